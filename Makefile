@@ -1,0 +1,75 @@
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+OLDEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
+
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test test-slow bench docs lint format lock clean
+
+help: ## list the targets
+	@echo "make <target> [PYTHON=python3] [ARGS=...]; .venv is set up on first use"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+
+env: .venv/.dev ## set up .venv from the lock
+
+demo: .venv/.dev ## write demo-report.html: theory against trained networks
+	$(BIN)/learndyn demo --output demo-report.html $(ARGS)
+
+test: .venv/.dev ## run the quick tests
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-slow: .venv/.dev ## run the slow tests
+	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
+
+bench: .venv/.dev ## measure speed and memory
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: .venv/.docs ## build docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html $(ARGS)
+
+lint: .venv/.dev ## check style, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+format: .venv/.dev ## format, and mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: ## resolve the newest versions into requirements/
+	@$(PYTHON) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(OLDEST)")' || \
+	  { echo "make lock needs Python $(OLDEST), the oldest supported, so that the pins suit newer ones too: make lock PYTHON=python$(OLDEST)" >&2; exit 1; }
+	rm -rf .lock
+	$(PYTHON) -m venv .lock
+	.lock/bin/pip install -qq --upgrade pip
+	.lock/bin/pip install -qq . --group dev
+	.lock/bin/pip freeze --exclude learndyn > .lock/dev.txt
+	.lock/bin/pip install -qq --group docs --constraint .lock/dev.txt
+	.lock/bin/pip freeze --exclude learndyn | grep -vxFf .lock/dev.txt > .lock/docs.txt
+	{ echo '# Runtime and development packages, written by `make lock`.'; cat .lock/dev.txt; } > requirements/dev.txt
+	{ echo '# Packages for the documentation, written by `make lock`.'; echo '-r dev.txt'; cat .lock/docs.txt; } > requirements/docs.txt
+	rm -rf .lock
+
+clean: ## remove everything these targets make, .venv included
+	rm -rf .venv .lock docs/_build demo-report.html dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.dev: pyproject.toml requirements/dev.txt
+	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info < tuple(map(int, "$(OLDEST)".split("."))))' 2>/dev/null || { \
+	  found=$$($(PYTHON) --version 2>/dev/null | head -n 1); \
+	  echo "learndyn needs Python $(OLDEST) or newer, with venv; $(PYTHON) is $${found:-not there}." >&2; \
+	  echo "Name another with make PYTHON=/path/to/python (on Debian, venv is in the package python3-venv)." >&2; \
+	  exit 1; }
+	@echo "setting up .venv (about a minute the first time)"
+	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@$(PIP) install -r requirements/dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.docs: .venv/.dev requirements/docs.txt
+	@$(PIP) install -r requirements/docs.txt
+	@touch $@

@@ -1,0 +1,93 @@
+"""learndyn: how neural networks learn, exactly, in the limit where they are large."""
+
+from importlib.metadata import version
+
+from learndyn.activations import (
+    Activation,
+    Custom,
+    Erf,
+    Formula,
+    Linear,
+    Polynomial,
+    Relu,
+    activation,
+)
+from learndyn.compare import Comparison, compare
+from learndyn.data import Population, Stream, Teacher
+from learndyn.errors import (
+    CannotCompare,
+    FileError,
+    Interrupted,
+    LearndynError,
+    NoTheory,
+    NotConverged,
+    NotEnoughMemory,
+    ProblemError,
+)
+from learndyn.numerics.times import linear_times, log_times
+from learndyn.plotting import plot
+from learndyn.problem import Problem
+from learndyn.simulate import simulate
+from learndyn.solution import Solution, load
+from learndyn.solve import solve, trace
+from learndyn.theory import Theory, register, theories
+from learndyn.training import (
+    Constant,
+    ExponentialDecay,
+    GradientDescent,
+    Piecewise,
+    PowerDecay,
+    WarmUp,
+)
+from learndyn.two_layer.finite import SGD, OverlapChain, PopulationDescent
+from learndyn.two_layer.network import TwoLayer
+from learndyn.two_layer.stream import OrderParameterODE
+
+__version__ = version("learndyn")
+
+__all__ = [
+    "SGD",
+    "Activation",
+    "CannotCompare",
+    "Comparison",
+    "Constant",
+    "Custom",
+    "Erf",
+    "ExponentialDecay",
+    "FileError",
+    "Formula",
+    "GradientDescent",
+    "Interrupted",
+    "LearndynError",
+    "Linear",
+    "NoTheory",
+    "NotConverged",
+    "NotEnoughMemory",
+    "OrderParameterODE",
+    "OverlapChain",
+    "Piecewise",
+    "Polynomial",
+    "Population",
+    "PopulationDescent",
+    "PowerDecay",
+    "Problem",
+    "ProblemError",
+    "Relu",
+    "Solution",
+    "Stream",
+    "Teacher",
+    "Theory",
+    "TwoLayer",
+    "WarmUp",
+    "activation",
+    "compare",
+    "linear_times",
+    "load",
+    "log_times",
+    "plot",
+    "register",
+    "simulate",
+    "solve",
+    "theories",
+    "trace",
+]

@@ -1,0 +1,60 @@
+"""What can go wrong, as sentences for the user.
+
+Every error of the library derives from `LearndynError`; the command prints its text and nothing else.
+"""
+
+import difflib
+
+
+class LearndynError(Exception):
+    """An error whose text is meant for the user."""
+
+
+class ProblemError(LearndynError, ValueError):
+    """A field of a problem has a value that is not allowed."""
+
+    def __init__(self, field: str, value, allowed: str):
+        self.field, self.value, self.allowed = field, value, allowed
+        super().__init__(f"{field} = {shown(value)}: {allowed}")
+
+
+class NoTheory(LearndynError, LookupError):
+    """No theory, or no finite network, is known for this combination of parts."""
+
+
+class NotConverged(LearndynError, RuntimeError):
+    """A solver gave up; the text says how far it came and what to try."""
+
+
+class NotEnoughMemory(LearndynError, MemoryError):
+    """The estimated memory exceeds what the machine has free."""
+
+
+class FileError(LearndynError, OSError):
+    """A file cannot be written, or is not what it should be."""
+
+
+class CannotCompare(LearndynError, ValueError):
+    """Two solutions do not describe the same problem, or lack error bars."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a simulation. `solution` holds the seeds that were finished, or is None."""
+
+    def __init__(self, solution=None):
+        super().__init__("interrupted")
+        self.solution = solution
+
+
+def shown(value, length: int = 80) -> str:
+    """`value` as one short line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def nearest(word: str, known) -> str:
+    """« Did you mean …? » with the known word nearest to `word`, or the list of known words."""
+    known = sorted(known)
+    match = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+    hint = f"did you mean {match[0]!r}? " if match else ""
+    return f"{hint}known: {', '.join(known)}"

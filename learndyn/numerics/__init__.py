@@ -1,0 +1,1 @@
+"""What two families or more need: Gaussian integrals, factors, time grids, precision."""

@@ -1,0 +1,26 @@
+"""A triangular factor of a covariance matrix that may be singular."""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+
+def psd_factor(C: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Lower-triangular L with L Lᵀ = C, for any symmetric positive semidefinite C.
+
+    Column by column, from the Schur complement S: L_ij = S_ij/√S_jj. Where the pivot S_jj vanishes to rounding
+    (S_jj ≤ n·eps·C_jj) the column is zero, and so is its derivative.
+    """
+    n = C.shape[0]
+    row = jnp.arange(n)
+    smallest = n * jnp.finfo(C.dtype).eps * jnp.diagonal(C)
+
+    def column(S, j):
+        pivot = S[j, j]
+        kept = pivot > smallest[j]
+        scale = jnp.where(kept, lax.rsqrt(jnp.where(kept, pivot, 1.0)), 0.0)
+        L_j = jnp.where(row >= j, S[:, j] * scale, 0.0)
+        return S - jnp.outer(L_j, L_j), L_j
+
+    _, columns = lax.scan(column, C, row)
+    return columns.T

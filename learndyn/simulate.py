@@ -1,0 +1,115 @@
+"""`simulate`: finite networks, really trained, many seeds at once."""
+
+import concurrent.futures
+import os
+import threading
+import time
+
+import numpy as np
+import xarray as xr
+
+from learndyn.errors import Interrupted
+from learndyn.numerics.precision import float64
+from learndyn.part import whole
+from learndyn.progress import progress_bar
+from learndyn.solution import Solution
+from learndyn.solve import as_dataset, versions
+from learndyn.theory import choose, theory_for
+
+
+class _Stop(Exception):
+    """Raised inside a run to end it."""
+
+
+def simulate(
+    problem,
+    size: int,
+    seeds: int = 1,
+    *,
+    method=None,
+    first_seed: int = 0,
+    save_at=None,
+    progress: bool = False,
+) -> Solution:
+    """Train `seeds` finite networks of `size` and record what the theory predicts.
+
+    The seeds are `first_seed`, `first_seed + 1`, …; each gives the same curve whatever the others are. They run on all
+    cores. The result has the axis "seed" in front. Ctrl-C raises `Interrupted`, whose `solution` holds the seeds that
+    were finished by then.
+    """
+    theory = theory_for(problem)
+    method = choose(method, theory.simulators, "method")
+    size = whole(1)(size, "size")
+    count = whole(1)(seeds, "seeds")
+    numbers = range(whole(0)(first_seed, "first_seed"), first_seed + count)
+    start = time.perf_counter()
+    with float64():
+        run = theory.finite(problem, size, method, save_at)
+    with progress_bar(progress, f"training {count} networks of size {size}") as report:
+        finished, error = _run_all(run, list(numbers), report)
+    solution = _collect(finished, theory, problem, size, method, time.perf_counter() - start)
+    if error is not None:
+        raise Interrupted(solution) from error
+    return solution
+
+
+def _run_all(run, seeds: list[int], report):
+    """Every seed on a pool of threads; what was finished, and the KeyboardInterrupt that cut it short or None."""
+    stop = threading.Event()
+    done = dict.fromkeys(seeds, 0.0)
+
+    def one(seed):
+        def advance(fraction):
+            if stop.is_set():
+                raise _Stop
+            done[seed] = fraction
+            report(sum(done.values()) / len(done))
+
+        with float64():
+            return run(seed, advance)
+
+    finished = {}
+    interrupt = None
+    with concurrent.futures.ThreadPoolExecutor(min(len(seeds), os.cpu_count() or 1)) as pool:
+        futures = {pool.submit(one, seed): seed for seed in seeds}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                finished[futures[future]] = future.result()
+        except KeyboardInterrupt as error:
+            interrupt = error
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+    if interrupt is not None:
+        for future, seed in futures.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                finished[seed] = future.result()
+    return finished, interrupt
+
+
+def _collect(finished: dict, theory, problem, size, method, wall_time) -> Solution | None:
+    """One dataset with the axis "seed"; a seed that diverged early is NaN from there on."""
+    if not finished:
+        return None
+    seeds = sorted(finished)
+    axis = finished[seeds[0]].axis
+    datasets = [as_dataset(finished[seed]) for seed in seeds]
+    longest = max(datasets, key=lambda dataset: dataset.sizes[axis])
+    aligned = [dataset.reindex({axis: longest[axis]}) for dataset in datasets]
+    data = xr.concat(aligned, dim=xr.Variable("seed", np.array(seeds), {"long_name": "seed"}))
+    for name in data.data_vars:
+        data[name] = data[name].transpose("seed", *longest[name].dims)
+        data[name].attrs = longest[name].attrs
+    data[axis].attrs = longest[axis].attrs
+    diverged = [finished[seed].diverged_at for seed in seeds if finished[seed].diverged_at is not None]
+    evidence = {
+        "kind": "simulation",
+        "theory": theory.name,
+        "reference": theory.reference,
+        "method": method.to_dict(),
+        "size": size,
+        "seeds": seeds,
+        "wall_time": wall_time,
+        "versions": versions(),
+    } | finished[seeds[0]].evidence
+    return Solution(data, problem, evidence, True, min(diverged, default=None))

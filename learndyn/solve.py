@@ -1,0 +1,74 @@
+"""`solve`: find the theory of a problem, run it, wrap the result."""
+
+import time
+from importlib.metadata import version
+
+import jax
+import numpy as np
+import xarray as xr
+
+from learndyn.errors import NoTheory
+from learndyn.numerics.precision import float64
+from learndyn.part import whole
+from learndyn.progress import progress_bar
+from learndyn.solution import Solution
+from learndyn.theory import Curves, choose, theory_for
+
+
+def solve(problem, method=None, *, save_at=None, seed: int = 0, progress: bool = False) -> Solution:
+    """The learning curve of `problem` in the limit of a large network.
+
+    `method` says how, where the theory has a choice. `save_at` is a number of times, an array of times
+    (`linear_times`, `log_times`), or None for 201 equally spaced ones. `seed` matters only to methods that draw samples.
+    Raises `NoTheory` where none is known and `NotConverged` where the solver gave up; a training that diverges is not an
+    error: the curve ends there and `diverged_at` is set.
+    """
+    theory = theory_for(problem)
+    method = choose(method, theory.methods, "method")
+    seed = whole(0)(seed, "seed")
+    start = time.perf_counter()
+    with float64(), progress_bar(progress, f"solving {theory.name}") as report:
+        curves = theory.solve(problem, method, save_at, seed, report)
+    evidence = {
+        "kind": "theory",
+        "theory": theory.name,
+        "exactness": theory.exactness,
+        "reference": theory.reference,
+        "method": method.to_dict(),
+        "seed": seed,
+        "wall_time": time.perf_counter() - start,
+        "versions": versions(),
+    } | curves.evidence
+    return Solution(as_dataset(curves), problem, evidence, True, curves.diverged_at)
+
+
+def trace(problem, method=None, *, save_at=None) -> dict[str, jax.Array]:
+    """The observables of `solve` as JAX arrays, by a pure function of the numbers in the problem.
+
+    For `jax.grad`, `jax.jit` and `jax.vmap`: build the problem inside the function that is transformed, with traced
+    numbers for its fields. No evidence is gathered and divergence is not caught.
+    """
+    theory = theory_for(problem)
+    if theory.trace is None:
+        raise NoTheory(f"the theory {theory.name} is not a JAX function and cannot be traced")
+    with float64():
+        return theory.trace(problem, choose(method, theory.methods, "method"), save_at)
+
+
+def as_dataset(curves: Curves) -> xr.Dataset:
+    """The curves as labelled arrays; axes other than the times are numbered from 0."""
+    arrays = {}
+    for name, observable in curves.observables.items():
+        values = np.asarray(observable.values)
+        attributes = {"long_name": observable.long_name, "units": observable.units}
+        arrays[name] = xr.DataArray(values, dims=observable.dims, attrs=attributes)
+    dataset = xr.Dataset(arrays)
+    coordinates = {axis: np.arange(length) for axis, length in dataset.sizes.items()}
+    words = {"time": "time t = steps / N", "step": "step"}[curves.axis]
+    coordinates[curves.axis] = (curves.axis, np.asarray(curves.times), {"long_name": words})
+    return dataset.assign_coords(coordinates)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries that the numbers depend on."""
+    return {name: version(name) for name in ("learndyn", "jax", "diffrax", "numpy")}

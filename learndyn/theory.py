@@ -1,0 +1,110 @@
+"""The theories the library knows: one registration each, no central list of cases.
+
+A theory belongs to the types of a problem's three parts. `register` is called when a family's module is imported; other
+packages join through the entry-point group `learndyn.theories`, whose entries are modules to import.
+"""
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+
+from learndyn.errors import NoTheory, ProblemError
+
+
+@dataclasses.dataclass(frozen=True)
+class Observable:
+    """One array of a curve: its values, the names of its axes and what it is, in words with the symbol."""
+
+    dims: tuple[str, ...]
+    values: object
+    long_name: str
+    units: str = "1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """What a theory or one finite network returns.
+
+    `observables` maps names to `Observable`; `axis` is "time" or "step" and `times` its values; `diverged_at` is the
+    first of them not reached because training diverged. `evidence` says how the numbers were obtained.
+    """
+
+    observables: dict[str, Observable]
+    times: object
+    axis: str = "time"
+    diverged_at: float | None = None
+    evidence: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Theory:
+    """A limit theory, the finite network it describes, and how to show both.
+
+    - `solve(problem, method, save_at, seed, report) -> Curves`: the limit; `report` is called with the fraction done.
+    - `trace(problem, method, save_at) -> dict of arrays`: the same as a pure JAX function, or None.
+    - `finite(problem, size, method, save_at) -> run`, with `run(seed, report) -> Curves`: one finite network. The same
+      seed gives the same result whatever else runs; `report` may raise to stop the run.
+    - `methods`, `simulators`: the method classes each accepts, the default first.
+    - `template`: a commented problem file; it is what `learndyn new` writes and what `learndyn demo` runs.
+    """
+
+    name: str
+    network: type
+    data: type
+    training: type
+    summary: str
+    exactness: str
+    reference: str
+    solve: Callable[..., Curves]
+    finite: Callable[..., Callable[..., Curves]]
+    methods: tuple[type, ...]
+    simulators: tuple[type, ...]
+    template: Path
+    demo_size: int
+    demo_seeds: int
+    trace: Callable[..., dict] | None = None
+
+
+_theories: dict[str, Theory] = {}
+
+
+def register(theory: Theory) -> Theory:
+    """Make a theory known to `solve`, `simulate` and the command."""
+    _theories[theory.name] = theory
+    return theory
+
+
+def theories() -> list[Theory]:
+    """All theories, by name; loads those of other packages first."""
+    for entry in importlib.metadata.entry_points(group="learndyn.theories"):
+        entry.load()
+    return [_theories[name] for name in sorted(_theories)]
+
+
+def theory_for(problem) -> Theory:
+    """The theory for the types of the problem's parts, or `NoTheory` with the combinations there are."""
+    known = theories()
+    for theory in known:
+        types = (theory.network, theory.data, theory.training)
+        if all(isinstance(p, t) for p, t in zip(_parts(problem), types, strict=True)):
+            return theory
+    asked = " on ".join(type(p).__name__ for p in _parts(problem)[:2])
+    rows = [f"  {t.network.__name__} on {t.data.__name__} by {t.training.__name__}" for t in known]
+    raise NoTheory(
+        f"there is no theory for {asked} by {type(problem.training).__name__}; there is one for\n" + "\n".join(rows)
+    )
+
+
+def choose(method, allowed: tuple[type, ...], name: str):
+    """`method`, or the default one; refuse a method that this theory does not have."""
+    if method is None:
+        return allowed[0]()
+    if not isinstance(method, allowed):
+        names = ", ".join(cls.__name__ for cls in allowed)
+        raise ProblemError(name, method, f"must be one of {names} here")
+    return method
+
+
+def _parts(problem):
+    return problem.network, problem.data, problem.training

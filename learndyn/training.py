@@ -1,0 +1,149 @@
+"""Training rules and learning-rate schedules."""
+
+import abc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.part import Part, array, choice, field, number, optional, part, traced, whole
+
+
+class Schedule(Part):
+    """A learning rate that depends on time: `schedule(t)`, a JAX function of a scalar or an array.
+
+    Time is the training's own: `time` where training is measured in time, the step index where in steps.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, t): ...
+
+    def breakpoints(self) -> list[float]:
+        """Times at which the schedule is not smooth; an adaptive solver steps exactly onto them."""
+        return []
+
+
+class Constant(Schedule):
+    """The same rate at all times. In a training rule it is kept as the plain number."""
+
+    value: float = field(number(minimum=0))
+
+    def __call__(self, t):
+        return self.value + 0.0 * t
+
+
+class ExponentialDecay(Schedule):
+    """`initial · exp(−rate · t)`."""
+
+    initial: float = field(number(minimum=0))
+    rate: float = field(number(minimum=0))
+
+    def __call__(self, t):
+        return self.initial * jnp.exp(-self.rate * t)
+
+
+class PowerDecay(Schedule):
+    """`initial · (1 + t / timescale) ** (−exponent)`."""
+
+    initial: float = field(number(minimum=0))
+    exponent: float = field(number(minimum=0))
+    timescale: float = field(number(above=0), default=1.0)
+
+    def __call__(self, t):
+        return self.initial * (1 + t / self.timescale) ** (-self.exponent)
+
+
+def _number_or_schedule(value):
+    return value if isinstance(value, Schedule | dict) else Constant(value)
+
+
+class WarmUp(Schedule):
+    """A linear rise from zero over `duration`, multiplying the schedule (or number) `then`."""
+
+    duration: float = field(number(above=0))
+    then: Schedule = field(part(Schedule, convert=_number_or_schedule))
+
+    def __call__(self, t):
+        return jnp.minimum(t / self.duration, 1.0) * self.then(t)
+
+    def breakpoints(self):
+        return [self.duration, *self.then.breakpoints()]
+
+
+class Piecewise(Schedule):
+    """`values[0]` before `times[0]`, `values[1]` from then to `times[1]`, and so on: one value more than times."""
+
+    times: np.ndarray = field(array(1, above=0))
+    values: np.ndarray = field(array(1, minimum=0))
+
+    def validate(self):
+        if len(self.values) != len(self.times) + 1:
+            allowed = f"must have one entry more than times (which has {len(self.times)})"
+            raise ProblemError("Piecewise.values", self.values, allowed)
+        if not traced(self.times) and np.any(np.diff(self.times) <= 0):
+            raise ProblemError("Piecewise.times", self.times, "must increase")
+
+    def __call__(self, t):
+        index = jnp.searchsorted(jnp.asarray(self.times), t, side="right")
+        return jnp.asarray(self.values)[index]
+
+    def breakpoints(self):
+        return list(self.times)
+
+
+def _rate(value, name):
+    """A number or a schedule; a constant schedule is the number it holds."""
+    if isinstance(value, dict | Schedule):
+        value = part(Schedule)(value, name)
+        return value.value if isinstance(value, Constant) else value
+    return number(minimum=0)(value, name)
+
+
+def as_schedule(rate) -> Schedule:
+    """The schedule that a number or a schedule stands for."""
+    return rate if isinstance(rate, Schedule) else Constant(rate)
+
+
+class Training(Part):
+    """Base of the training rules."""
+
+
+class GradientDescent(Training):
+    """Gradient descent, stochastic where the data say so.
+
+    Its length is `steps`, or `time` where the theory measures training in time; the network's page says which, and how
+    the rate of the finite network follows from `learning_rate` (η). `readout_learning_rate` (η_v) is the rate of a trained
+    readout, equal to `learning_rate` unless given. `loss` says whether the loss of several examples is their mean or sum.
+    """
+
+    learning_rate: float | Schedule = field(_rate)
+    steps: int | None = field(optional(whole(1)), default=None)
+    time: float | None = field(optional(number(above=0)), default=None)
+    momentum: float = field(number(minimum=0, below=1), default=0.0)
+    weight_decay: float = field(number(minimum=0), default=0.0)
+    noise: float = field(number(minimum=0), default=0.0)
+    readout_learning_rate: float | Schedule | None = field(optional(_rate), default=None)
+    loss: str = field(choice("mean", "sum"), default="mean")
+
+    def validate(self):
+        if (self.steps is None) == (self.time is None):
+            given = {"steps": self.steps, "time": self.time}
+            raise ProblemError("GradientDescent.steps, time", given, "give exactly one of the two")
+
+    def breakpoints(self, end: float) -> list[float]:
+        """The times before `end` at which one of the rates is not smooth."""
+        rates = [self.learning_rate, self.readout_learning_rate]
+        kinks = {float(t) for rate in rates if isinstance(rate, Schedule) for t in rate.breakpoints()}
+        return sorted(t for t in kinks if 0 < t < end)
+
+
+def leaves_as_arrays(tree):
+    """The same tree with every float and array leaf as a float64 JAX array, so that no number is compiled in."""
+
+    def convert(leaf):
+        if isinstance(leaf, float | np.ndarray | jax.Array):
+            return jnp.asarray(leaf, dtype=jnp.float64)
+        return leaf
+
+    return jax.tree.map(convert, tree)

@@ -1,0 +1,47 @@
+"""Two-layer networks: online learning (`stream.py`) and the finite networks it describes (`finite.py`)."""
+
+from pathlib import Path
+
+from learndyn.data import Population, Stream
+from learndyn.theory import Theory, register
+from learndyn.training import GradientDescent
+from learndyn.two_layer import finite, stream
+from learndyn.two_layer.network import TwoLayer
+
+_folder = Path(__file__).parent
+_shared = {
+    "network": TwoLayer,
+    "training": GradientDescent,
+    "solve": stream.solve,
+    "trace": stream.trace,
+    "finite": finite.finite,
+    "methods": (stream.OrderParameterODE,),
+    "exactness": "exact as N → ∞",
+}
+
+register(
+    Theory(
+        name="two_layer/stream",
+        data=Stream,
+        summary="order-parameter equations of online SGD",
+        reference="Saad & Solla 1995; Goldt et al. 2019; Carrasco-Davis & Grant 2025",
+        simulators=(finite.SGD, finite.OverlapChain),
+        template=_folder / "stream.toml",
+        demo_size=784,
+        demo_seeds=10,
+        **_shared,
+    )
+)
+register(
+    Theory(
+        name="two_layer/population",
+        data=Population,
+        summary="order-parameter equations of gradient flow",
+        reference="Saad & Solla 1995; Goldt et al. 2019",
+        simulators=(finite.PopulationDescent,),
+        template=_folder / "population.toml",
+        demo_size=784,
+        demo_seeds=2,
+        **_shared,
+    )
+)

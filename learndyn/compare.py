@@ -1,38 +1,39 @@
 """`compare`: do finite networks do what the theory says?
 
-For every observable, residuals r_s(t) = run_s(t) − theory(t) over the seeds s = 1 … S, at every time
-and component, called points below. The hypothesis is that their expectation is small,
+For every observable there are residuals r_s = run_s − theory, one for each of the seeds s = 1 … S,
+at every point: a time and a component. The hypothesis is that their expectation is small,
 
-    |⟨r(t)⟩| ≤ a(t),    a = finite_size · scale/size + accuracy,
+    |⟨r⟩| ≤ a,    a = finite_size · scale/size + accuracy,
 
-with scale the largest |theory| over times and components: the theory is the limit of large networks,
-and networks of finite size differ from it by O(1/size). finite_size = 0 is the strict test.
+with scale the largest |theory| of all points: the theory is the limit of large networks, from which
+finite ones differ by O(1/size). finite_size = 0 is the strict test.
 
-At each point the statistic is Student's, t = max(|mean r| − a, 0)/(standard error), with S − 1 degrees
-of freedom; p₁ is the p-value of the largest one. Points are correlated, so looking at n of them is not
-n independent looks. The effective number n_eff of looks follows from a fact of Gaussian residuals: as
-columns x of S numbers (one for each seed), their law under the null does not change under rotations
-of the S seeds. Then |t| exceeds c at a point when a uniformly random direction w falls into the double
-cap |cos ∠(w, x)| ≥ c/√(c² + S − 1), and somewhere when it falls into the union of the caps around the
-S-dimensional directions of all points. The union's measure, p(c), is estimated by sampling cap by
-cap: (measure of one cap) × (number of caps) × (mean of 1/the number of caps that cover the sample),
-with a relative error that does not grow as p shrinks. n_eff is defined by p = 1 − (1 − p₁)^n_eff.
+At each point the statistic is Student's, t = max(|mean r| − a, 0)/(standard error), with S − 1
+degrees of freedom; p₁ is the p-value of the largest. Points are correlated, and looking at many is
+not as many independent looks. Their effective number n follows from a property of Gaussian
+residuals of mean zero: their law is invariant under rotations in the S-dimensional space in which
+a point is a vector x and a seed an axis. Given the vectors up to a rotation, |t| exceeds c at one
+point with the chance that a random direction w falls into the double cap |cos ∠(w, x)| ≥
+c/√(c² + S − 1), and anywhere with the chance p that w falls into the union of all points' caps. The
+measure of the union is sampled cap by cap: p = (measure of a cap) × (number of caps) × (mean of
+1/number of caps that cover the sample), whose relative error does not grow as p shrinks. n is
+defined by p = 1 − (1 − p₁)ⁿ.
 
-This is exact for Gaussian residuals with a = 0, whatever their correlations and however few the seeds,
-and errs on the side of agreement for a > 0. Estimates from the eigenvalues of the sample correlation
-matrix are not used: S seeds show no more than S − 1 of them, which makes such tests far too strict.
+The rate of false alarms is then exact for Gaussian residuals and a = 0, whatever their correlations
+and however few the seeds, and lower for a > 0. The eigenvalues of the sample correlation matrix
+give no such test: S seeds show at most S − 1 of them, and counts of looks from them are too small.
 References: Langsrud 2005 (rotation tests); Naiman and Priebe 2001 (the sampling).
 """
 
 import dataclasses
 import html
-from typing import NamedTuple
+import textwrap
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy import stats
 from scipy.interpolate import make_interp_spline
+from scipy.special import stdtr, stdtrit
 
 from learndyn.errors import CannotCompare, shown
 from learndyn.part import number
@@ -48,10 +49,11 @@ class Comparison:
 
     `table` has one row per observable:
 
-    - `largest_in_errors`, `at`: the largest deviation in standard errors of the mean, and when it is;
-    - `beyond_allowance`: the largest deviation in standard errors that is not within the allowance;
+    - `largest_in_errors`, `at`: the largest deviation in standard errors of the mean, and its time;
+    - `beyond_allowance`: the largest part of a deviation beyond the allowance, in standard errors;
     - `rms_in_errors`: the root mean square over times and components, in standard errors;
-    - `rms_per_cent`, `worst_per_cent`: the same and the largest, in per cent of the theory's rms size;
+    - `rms_per_cent`, `worst_per_cent`: root mean square and largest, in per cent of the theory's
+      own root mean square;
     - `p`: the chance of so large a deviation beyond the allowance if the theory is right;
     - `looks`: the effective number of independent looks for which p is corrected;
     - `verdict`: "agrees" if p is at least the level, else "differs".
@@ -80,11 +82,12 @@ class Comparison:
         what = f"theory against {self.seeds} runs of size {self.size}"
         if self.agrees:
             return f"{what}: agreement in every observable, at the level {self.level:g}"
-        bad = self.table.index[self.table["verdict"] != "agrees"]
+        bad = self.table.query("verdict != 'agrees'").index.tolist()
         return f"{what}: {', '.join(bad)} {'differs' if len(bad) == 1 else 'differ'}"
 
     def __str__(self):
-        return "\n".join([_wrapped(self.verdict), "", *_rows(self), "", *map(_wrapped, _footer(self))])
+        paragraphs = [textwrap.fill(line, 98) for line in (self.verdict, *_footer(self))]
+        return "\n".join([paragraphs[0], "", _text(self), "", *paragraphs[1:]])
 
     __repr__ = __str__
 
@@ -100,44 +103,41 @@ def compare(
     """Test whether the mean of the runs agrees with the theory, observable by observable.
 
     An observable differs if a deviation as large as the one found, beyond the allowance
-    `finite_size` · (largest value)/(size of the runs) + (accuracy of the theory), has a chance below
-    `level` where the theory is right; the chance accounts for looking at many correlated times
-    and components. `level` is the rate of false alarms of each observable, not of all together.
-    The allowance is there because the theory is a limit, from which finite networks differ by
-    O(1/size); `finite_size=0` is the strict test. At least two seeds are needed for an error bar.
+    `finite_size` · (largest value)/(size of the runs) + (accuracy of the theory), has a chance
+    below `level` where the theory is right; the chance accounts for looking at many correlated
+    times and components. `level` is the rate of false alarms of each observable, not of all
+    together. The allowance is there because the theory is a limit, from which finite networks
+    differ by O(1/size); `finite_size=0` is the strict test. An error bar needs two seeds or more.
+
+    Raises `CannotCompare` where the two are not of the same problem or have nothing in common.
     """
     level = number(above=0, below=1)(level, "level")
     finite_size = number(minimum=0)(finite_size, "finite_size")
     _check_comparable(theory, runs, finite_size)
-    common = [name for name in runs.observables if name in theory.observables]
-    if not common:
-        raise CannotCompare(
-            f"no observable in common: the theory has {', '.join(theory.observables)}, "
-            f"the runs have {', '.join(runs.observables)}"
-        )
-    compared, notes = _before_divergence(theory, runs)
+    data, notes = _before_divergence(theory, runs)
     if left_out := set(runs.observables) ^ set(theory.observables):
-        notes.append(f"In one of the two only, so not compared: {', '.join(sorted(left_out))}.")
+        notes.append(f"Not compared, as only one of the two has it: {', '.join(sorted(left_out))}.")
     if not theory.converged:
         notes.append("The theory did not converge.")
     rows, deviations, between = {}, {}, 0.0
-    for name in common:
-        predicted, interpolation = _theory_for(name, theory, compared[name], runs)
-        limits = _Limits.of(name, theory, predicted, interpolation, finite_size, runs.size)
-        rows[name], arrays = _judge(name, compared[name], predicted, limits, level, runs.axis)
+    for name in (name for name in runs.observables if name in theory.observables):
+        run = data[name].transpose("seed", ...)
+        predicted, interpolation = _theory_on(run, theory[name], runs.size)
+        scale = float(np.max(np.abs(predicted)))
+        allowance = finite_size * scale / (runs.size or 1) + interpolation
+        allowance = allowance + theory.evidence.get("accuracy", {}).get(name, 0.0)
+        rows[name], arrays = _judge(run, predicted, allowance, ROUNDING * scale, level)
         deviations |= arrays
-        relative = float(np.max(interpolation)) / (limits.scale or 1.0)
-        between = max(between, relative)
+        between = max(between, interpolation / (scale or 1.0))
     if between > 0:
         notes.append(
             "The theory was interpolated to the times of the runs, with an error of at most "
             f"{100 * between:.1g} % of the largest value, which is part of the allowance."
         )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("observable")
-    seeds = len(runs.seeds)
-    return Comparison(
-        table, xr.Dataset(deviations), runs.axis, level, finite_size, runs.size, seeds, tuple(notes)
-    )
+    seeds = runs.data.sizes["seed"]
+    settings = (runs.axis, level, finite_size, runs.size, seeds, tuple(notes))
+    return Comparison(table, xr.Dataset(deviations), *settings)
 
 
 def _check_comparable(theory: Solution, runs: Solution, finite_size: float) -> None:
@@ -147,170 +147,160 @@ def _check_comparable(theory: Solution, runs: Solution, finite_size: float) -> N
     if theory.is_simulation and not runs.is_simulation:
         raise CannotCompare("the arguments are swapped: give the theory first, then the runs")
     if theory.is_simulation:
-        raise CannotCompare("the first argument is a simulation: it must be a theory, from solve")
+        raise CannotCompare("the first argument is a simulation; it must be a theory, from solve")
     if not runs.is_simulation:
-        raise CannotCompare("the second argument is a theory: it must be a simulation")
+        raise CannotCompare("the second argument is a theory; it must be runs, from simulate")
     if theory.problem != runs.problem:
         difference = _first_difference(theory.problem.to_dict(), runs.problem.to_dict())
         raise CannotCompare(f"theory and runs are of different problems: {difference}")
     if theory.axis != runs.axis:
         raise CannotCompare(f"the theory is over {theory.axis}, the runs are over {runs.axis}")
-    if len(runs.seeds) < 2:
+    if runs.data.sizes["seed"] < 2:
         raise CannotCompare("one seed has no error bar: simulate with at least 2 seeds")
     if finite_size > 0 and not runs.size:
-        raise CannotCompare("the runs do not say their size: set finite_size=0 for the strict test")
+        raise CannotCompare("the evidence of the runs has no size: only finite_size=0 is possible")
+    if not set(theory.observables) & set(runs.observables):
+        has = [", ".join(solution.observables) for solution in (theory, runs)]
+        raise CannotCompare(f"no observable in common: the theory has {has[0]}, the runs {has[1]}")
 
 
 def _first_difference(a, b, path: str = "") -> str:
     """Where two pieces of plain data first differ, in words."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in dict.fromkeys([*a, *b]):
-            if key not in a or key not in b or a[key] != b[key]:
-                return _first_difference(a.get(key), b.get(key), f"{path}.{key}" if path else key)
-        return (
-            "they hold different Python functions, or one was read from a file, which cannot hold "
-            "a function; save and load both, or write the function as a formula"
-        )
-    return f"{path} is {shown(a, 60)} in the theory and {shown(b, 60)} in the runs"
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        return f"{path} is {shown(a, 60)} in the theory and {shown(b, 60)} in the runs"
+    for key in dict.fromkeys([*a, *b]):
+        if key not in a or key not in b or a[key] != b[key]:
+            return _first_difference(a.get(key), b.get(key), f"{path}.{key}" if path else key)
+    return (
+        "they hold different Python functions, or one was read from a file, which cannot hold a "
+        "function; save and load both, or write the function as a formula"
+    )
 
 
 def _before_divergence(theory: Solution, runs: Solution) -> tuple[xr.Dataset, list[str]]:
-    """The runs' observables up to where the first of theory and runs diverged."""
+    """The runs up to where the first of theory and runs diverged."""
+    axis, data = runs.axis, runs.data
     ends = {"theory": theory.diverged_at, "runs": runs.diverged_at}
     ends = {who: end for who, end in ends.items() if end is not None}
     if not ends:
-        return runs.data, []
+        return data, []
     who = min(ends, key=lambda key: ends[key])
-    kept = {}
-    for axis in {runs.axis, f"{runs.axis}2"} & set(runs.data.dims):
-        times = runs.data[axis].values
-        inside = times < ends[who]
-        if theory.diverged_at is not None and theory.data.sizes[theory.axis]:
-            inside &= times <= theory.data[theory.axis].values[-1]
-        kept[axis] = np.flatnonzero(inside)
-    if not len(kept[runs.axis]):
-        raise CannotCompare(f"nothing to compare: training diverged at {runs.axis} {ends[who]:g}")
-    note = f"The {who} diverged at {runs.axis} {ends[who]:g}; compared is what comes before."
-    return runs.data.isel(kept), [note]
+    for dim in {axis, f"{axis}2"} & set(data.dims):
+        inside = data[dim].values < ends[who]
+        if "theory" in ends:
+            # A diverged theory ends at its last recorded time, which is earlier than diverged_at.
+            inside &= data[dim].values <= max(theory.data[axis].values, default=-np.inf)
+        data = data.isel({dim: np.flatnonzero(inside)})
+    if not data.sizes[axis]:
+        raise CannotCompare(f"nothing to compare: the {who} diverged at {axis} {ends[who]:g}")
+    return data, [f"The {who} diverged at {axis} {ends[who]:g}; only what is before is compared."]
 
 
-def _theory_for(name: str, theory: Solution, run: xr.DataArray, runs: Solution):
-    """The theory's observable on the axes of the runs, and the error of interpolating it."""
-    array = theory[name].astype(float)
-    components = [dim for dim in run.dims if dim != "seed"]
-    if set(components) != set(array.dims):
-        had = f"{list(array.dims)} in the theory and {components} in the runs"
-        raise CannotCompare(f"{name} has the axes {had}")
-    array = array.transpose(*components)
-    error = np.zeros(())
-    for position, dim in enumerate(components):
-        have, want = array[dim].values, run[dim].values
-        if np.array_equal(have, want):
-            continue
-        if dim == "time" or dim == "time2":
-            values, extra = _interpolated(name, array, position, have, want, runs.size)
-            error = np.max(error) + extra
-        else:
-            missing = np.setdiff1d(want, have)
-            if missing.size:
-                text = f"{dim} {shown(missing.tolist(), 40)} of the runs is not in the theory"
-                raise CannotCompare(f"{name}: {text}; save both at the same {dim}s")
-            values = array.sel({dim: want}).values
-        coordinates = {d: run[d] for d in components[: position + 1] if d in run.coords}
-        coordinates |= {d: array[d] for d in components[position + 1 :] if d in array.coords}
-        array = xr.DataArray(values, coordinates, components)
-    for who, values in (("theory", array), ("runs", run)):
-        if not np.isfinite(values).all():
+def _theory_on(run: xr.DataArray, array: xr.DataArray, size: int | None):
+    """The theory on the axes of the runs, and the error of interpolating it."""
+    name, dims = run.name, run.dims[1:]
+    if set(dims) != set(array.dims):
+        raise CannotCompare(f"{name} has the axes {array.dims} in the theory, {dims} in the runs")
+    values = array.transpose(*dims).values.astype(float)
+    for who, numbers in (("theory", values), ("runs", run.values)):
+        if not np.all(np.isfinite(numbers)):
             raise CannotCompare(f"{name} of the {who} is not a finite number everywhere")
-    return array.values, error
+    error = 0.0
+    for position, dim in enumerate(dims):
+        have, want = array[dim].values, run[dim].values
+        same = have.shape == want.shape
+        if same and np.array_equal(have, want):
+            continue
+        if dim in ("time", "time2"):
+            # Times that were computed in two ways may differ in the last digit.
+            if same and np.allclose(have, want, rtol=1e-12, atol=0):
+                continue
+            values, extra = _interpolated(name, values, position, have, want, size)
+            error += extra
+            continue
+        missing = np.setdiff1d(want, have)
+        if missing.size:
+            labels = shown(missing.tolist(), 40)
+            advice = f"record both at the same values of {dim}"
+            raise CannotCompare(f"{name}: the theory lacks {dim} {labels} of the runs; {advice}")
+        values = np.take(values, [np.flatnonzero(have == label)[0] for label in want], position)
+    return values, error
 
 
-def _interpolated(name, array, position: int, have, want, size):
-    """A cubic spline in time, and its distance to a quintic one as its error."""
-    # Runs can be recorded after whole steps of 1/size only, so half a step beyond is the same time.
+def _interpolated(name, values, axis: int, have, want, size: int | None):
+    """A cubic spline in time, and as its error twice its largest distance to a quintic one."""
+    # Runs are recorded after whole steps of 1/size, up to half a step after the time asked for.
     slack = 0.5 / size * (1 + 1e-9) if size else 0.0
     outside = want[(want < have[0] - slack) | (want > have[-1] + slack)]
     if outside.size:
         span = f"the theory spans {have[0]:g} to {have[-1]:g}"
         raise CannotCompare(f"{name}: the runs have the time {outside[0]:g}, but {span}")
-    last = len(have) - 1
-    cubic, other = [
-        make_interp_spline(have, array.values, k=k, axis=position)(want)
-        for k in (min(3, last), min(5, last) if last > 3 else max(last - 1, 0))
-    ]
-    return cubic, np.abs(cubic - other)
+    most = len(have) - 1
+    orders = (3, min(5, most)) if most > 3 else (most, max(most - 1, 0))
+    cubic, other = (make_interp_spline(have, values, k, axis=axis)(want) for k in orders)
+    return cubic, 2 * float(np.max(np.abs(cubic - other)))
 
 
-class _Limits(NamedTuple):
-    """What counts as a deviation of one observable."""
-
-    scale: float
-    allowance: np.ndarray
-    rounding: float
-
-    @classmethod
-    def of(cls, name, theory, predicted, interpolation, finite_size, size):
-        scale = float(np.max(np.abs(predicted), initial=0.0))
-        accuracy = float(theory.evidence.get("accuracy", {}).get(name, 0.0))
-        allowance = (finite_size * scale / size if finite_size else 0.0) + accuracy + interpolation
-        return cls(scale, np.broadcast_to(allowance, predicted.shape), ROUNDING * scale)
-
-
-def _judge(name, run: xr.DataArray, predicted, limits: _Limits, level: float, axis: str):
+def _judge(run: xr.DataArray, predicted, allowance: float, rounding: float, level: float):
     """The row of the table and the deviations over time of one observable."""
-    run = run.transpose("seed", ...)
     residuals = run.values - predicted
-    mean = residuals.mean(axis=0)
-    error = residuals.std(axis=0, ddof=1) / np.sqrt(len(residuals))
-    exact = error <= limits.rounding
+    mean, error = _mean_and_error(residuals)
+    exact = error <= rounding
     with np.errstate(divide="ignore", invalid="ignore"):
-        in_errors = np.where(exact & (np.abs(mean) <= limits.rounding), 0.0, mean / error)
-        size = np.sqrt(np.mean(predicted**2))
-        per_cent = np.where(mean == 0, 0.0, 100 * mean / size)
-    beyond, p, looks = max_t_test(residuals[:, ~exact], limits.allowance[~exact], level)
-    if np.any(np.abs(mean[exact]) > limits.allowance[exact] + limits.rounding):
+        in_errors = np.where(exact & (np.abs(mean) <= rounding), 0.0, mean / error)
+        per_cent = np.where(mean == 0, 0.0, 100 * mean / np.sqrt(np.mean(predicted**2)))
+    beyond, p, looks = max_t_test(residuals[:, ~exact], allowance, level)
+    if np.any(np.abs(mean[exact]) > allowance + rounding):
         beyond, p = np.inf, 0.0
     worst = np.unravel_index(np.argmax(np.abs(in_errors)), mean.shape)
-    place = run.dims[1:].index(axis) if axis in run.dims else None
+    label = dict(zip(run.dims[1:], worst, strict=True))
+    times = [run[axis].values[label[axis]] for axis in ("time", "step") if axis in label]
     row = {
         "largest_in_errors": np.abs(in_errors[worst]),
-        "at": np.nan if place is None else run[axis].values[worst[place]],
+        "at": times[0] if times else np.nan,
         "beyond_allowance": beyond,
-        "rms_in_errors": np.sqrt(np.mean(in_errors[~exact] ** 2)) if not exact.all() else 0.0,
+        "rms_in_errors": 0.0 if exact.all() else np.sqrt(np.mean(in_errors[~exact] ** 2)),
         "rms_per_cent": np.sqrt(np.mean(per_cent**2)),
         "worst_per_cent": np.max(np.abs(per_cent)),
         "p": p,
         "looks": looks,
         "verdict": "agrees" if p >= level else "differs",
     }
-    words, units = run.attrs.get("long_name", name), run.attrs.get("units", "1")
+    units = run.attrs.get("units", "1")
     arrays = {
-        name: (mean, f"mean of the runs minus theory: {words}", units),
-        f"{name}_standard_error": (error, f"standard error of the mean: {words}", units),
-        f"{name}_in_errors": (in_errors, f"deviation in standard errors: {words}", "1"),
-        f"{name}_per_cent": (per_cent, f"deviation in per cent of the rms size: {words}", "%"),
+        "": (mean, "mean of the runs minus theory", units),
+        "_standard_error": (error, "standard error of the mean", units),
+        "_in_errors": (in_errors, "deviation in standard errors", "1"),
+        "_per_cent": (per_cent, "deviation in per cent of the theory's root mean square", "%"),
     }
-    frame = run.isel(seed=0, drop=True)
+    frame, words = run.isel(seed=0, drop=True), run.attrs.get("long_name", run.name)
     return row, {
-        key: frame.copy(data=values).assign_attrs(long_name=text, units=unit)
-        for key, (values, text, unit) in arrays.items()
+        f"{run.name}{suffix}": frame.copy(data=values).assign_attrs(
+            long_name=f"{text}: {words}", units=unit
+        )
+        for suffix, (values, text, unit) in arrays.items()
     }
 
 
-def max_t_test(residuals, allowance, level: float, draws: int = 2000):
+def _mean_and_error(residuals):
+    """Mean over the seeds and its standard error."""
+    return residuals.mean(axis=0), residuals.std(axis=0, ddof=1) / np.sqrt(len(residuals))
+
+
+def max_t_test(residuals, allowance: float, level: float, draws: int = 2000):
     """The largest t-statistic of S × points `residuals`, its p-value and the number of looks.
 
-    The equations are in the module's docstring. The number of looks is that at the largest t or, if
-    that is smaller, at the t at which the verdict at `level` turns. Needs a spread at every point.
+    The equations are in the module's docstring. The number of looks, which depends weakly on t, is
+    that at the largest t or, if that is smaller, at the t at which the verdict turns; there it is
+    most reliable, and p above `level` is approximate. Every point must have a spread.
     """
     S, points = residuals.shape
     if points == 0:
         return 0.0, 1.0, 0.0
-    mean = residuals.mean(axis=0)
-    error = residuals.std(axis=0, ddof=1) / np.sqrt(S)
+    mean, error = _mean_and_error(residuals)
     largest = np.max(np.maximum(np.abs(mean) - allowance, 0.0) / error)
-    # The floor keeps the quantiles below finite.
-    p_single = max(2 * stats.t.sf(largest, S - 1), 1e-100)
+    # The bounds keep quantiles and logarithms finite.
+    p_single = float(np.clip(2 * stdtr(S - 1, -largest), 1e-100, 1 - 1e-15))
     columns = residuals - np.clip(mean, -allowance, allowance)
     directions = columns / np.linalg.norm(columns, axis=0)
     # Far more points than draws can visit would cost time without changing the answer.
@@ -319,25 +309,26 @@ def max_t_test(residuals, allowance, level: float, draws: int = 2000):
     # The number of looks hardly depends on the threshold, so three rounds find where they meet.
     for _ in range(3):
         threshold = min(p_single, level / looks)
-        looks = _independent_looks(directions, threshold, draws)
+        looks = independent_looks(directions, threshold, draws)
         if threshold == p_single:
             break
     return float(largest), float(-np.expm1(looks * np.log1p(-p_single))), looks
 
 
-def _independent_looks(directions, p_single: float, draws: int) -> float:
+def independent_looks(directions, p_single: float, draws: int) -> float:
     """n with 1 − (1 − p₁)^n = the measure of the union of double caps of measure p₁ each."""
     S, points = directions.shape
     rng = np.random.default_rng(0)
-    centres = directions[:, np.arange(draws) * points // draws if draws < points else _evenly(points, draws)]
-    edge = stats.t.isf(p_single / 2, S - 1)
-    t = stats.t.isf(p_single / 2 * (1 - rng.random(draws)), S - 1)
+    centres = directions[:, np.arange(draws) * points // draws]
+    edge = -stdtrit(S - 1, p_single / 2)
+    t = -stdtrit(S - 1, p_single / 2 * (1 - rng.random(draws)))
     aside = rng.standard_normal((S, draws))
     aside -= centres * np.sum(centres * aside, axis=0)
     aside /= np.linalg.norm(aside, axis=0)
     samples = (t * centres + np.sqrt(S - 1) * aside) / np.hypot(t, np.sqrt(S - 1))
     cosine = edge / np.hypot(edge, np.sqrt(S - 1))
-    chunk = max(1, 2**22 // points)
+    # Blocks that stay in the cache, and too small for threads that would wait for each other.
+    chunk = max(1, 2**18 // directions.size)
     covering = np.concatenate(
         [
             np.count_nonzero(np.abs(samples[:, i : i + chunk].T @ directions) >= cosine, axis=1)
@@ -347,3 +338,37 @@ def _independent_looks(directions, p_single: float, draws: int) -> float:
     union = p_single * points * np.mean(1 / np.maximum(covering, 1))
     union = min(max(union, p_single), 1 - 1e-12)
     return float(min(np.log1p(-union) / np.log1p(-p_single), points))
+
+
+def _text(comparison: Comparison) -> str:
+    """The table as aligned text of at most 100 columns."""
+    table = comparison.table.copy()
+    table.columns = [
+        "largest",
+        f"at {comparison.axis}",
+        "beyond",
+        "rms",
+        "rms %",
+        "worst %",
+        *table.columns[6:],
+    ]
+    for column in table.columns.drop("verdict"):
+        table[column] = [f"{value:.3g}" for value in table[column]]
+    table.index = [textwrap.shorten(name, 24, placeholder="…") for name in table.index]
+    return table.to_string()
+
+
+def _footer(comparison: Comparison) -> list[str]:
+    allowance = "the accuracy of the theory alone (finite_size=0, the strict test)."
+    if comparison.finite_size:
+        allowance = (
+            f"{comparison.finite_size:g} × (largest value)/{comparison.size} for the finite size "
+            "of the networks, plus the accuracy of the theory; finite_size=0 is the strict test."
+        )
+    return [
+        "largest, beyond, rms: deviation of the mean of the runs, in its standard errors; "
+        "beyond: what exceeds the allowance; %: in per cent of the theory's root mean square; "
+        "p: chance of so large an excess in that many independent looks, if the theory is right.",
+        f"Allowance: {allowance}",
+        *comparison.notes,
+    ]

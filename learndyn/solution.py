@@ -109,9 +109,9 @@ class Solution:
         axes = ["seed", self.axis, *table.columns.drop(["value", "row", "observable"])]
         axes = [axis for axis in dict.fromkeys(axes) if axis in table]
         for axis in axes:
-            if self.data[axis].dtype.kind in "iu" and table[axis].isna().any():
+            if self.data[axis].dtype.kind in "iu" and table[axis].isna().to_numpy().any():
                 table[axis] = table[axis].astype("Int64")
-        return table[["observable", *axes, "value"]]
+        return table.reindex(columns=["observable", *axes, "value"])
 
     def save(self, path: str | Path) -> None:
         """Write a NetCDF file that `load` turns back into this solution."""
@@ -166,9 +166,10 @@ def load(path: str | Path) -> Solution:
     if not opening.startswith((b"\x89HDF", b"CDF")):
         raise FileError(f"{path} is not a NetCDF file, so not a solution saved by learndyn")
     damaged = f"{path} is damaged or incomplete; make it again, or take it from a copy"
-    raw = {"decode_times": False, "decode_timedelta": False, "mask_and_scale": False}
     try:
-        with xr.open_dataset(path, engine="netcdf4", **raw) as file:
+        with xr.open_dataset(
+            path, engine="netcdf4", decode_times=False, decode_timedelta=False
+        ) as file:
             data = file.load().drop_encoding()
     # A damaged file fails anywhere in three libraries, with almost any type of error.
     except Exception as error:
@@ -181,7 +182,7 @@ def load(path: str | Path) -> Solution:
         advice = f"this learndyn reads version {FORMAT_VERSION}; use the learndyn that made it"
         raise FileError(f"{path} has format version {version}, but {advice}")
     keys = ("problem", "evidence", "attributes", "converged", "diverged_at")
-    texts = {key: header.get(key) for key in keys}
+    texts = {key: str(header.get(key)) for key in keys}
     if header.get("sha256") != _checksum(data, texts):
         raise FileError(f"{damaged} (the checksum does not match)")
     for name, attributes in json.loads(texts["attributes"]).items():

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import xarray as xr
 
-from learndyn.errors import NoTheory
+from learndyn.errors import LearndynError, NoTheory
 from learndyn.numerics.precision import float64
-from learndyn.part import whole
+from learndyn.part import traced, whole
 from learndyn.progress import progress_bar
 from learndyn.solution import Solution
 from learndyn.theory import Curves, choose, theory_for
@@ -46,8 +46,14 @@ def trace(problem, method=None, *, save_at=None) -> dict[str, jax.Array]:
     """The observables of `solve` as JAX arrays, by a pure function of the numbers in the problem.
 
     For `jax.grad`, `jax.jit` and `jax.vmap`: build the problem inside the function that is transformed, with traced
-    numbers for its fields. No evidence is gathered and divergence is not caught.
+    numbers for its fields, and transform it inside `with jax.enable_x64(True):`. No evidence is gathered and divergence
+    is not caught.
     """
+    if not jax.config.jax_enable_x64 and any(map(traced, jax.tree.leaves(problem))):
+        raise LearndynError(
+            "derivatives of a learning curve need 64-bit numbers; wrap the call that transforms `trace` in "
+            "`with jax.enable_x64(True):`"
+        )
     theory = theory_for(problem)
     if theory.trace is None:
         raise NoTheory(f"the theory {theory.name} is not a JAX function and cannot be traced")

@@ -20,7 +20,7 @@ T = np.array([0.0, 0.5, 1.0, 2.0, 10.0])
         (ld.WarmUp(1.0, ld.ExponentialDecay(1.0, 1.0)), np.minimum(T, 1) * np.exp(-T)),
         (ld.Piecewise([1.0, 5.0], [0.1, 0.2, 0.3]), [0.1, 0.1, 0.2, 0.2, 0.3]),
     ],
-    ids=lambda value: getattr(value, "kind", ""),
+    ids=["constant", "exponential", "power", "warm-up", "warm-up then decay", "piecewise"],
 )
 def test_schedules_follow_their_formulas(schedule, expected):
     with float64():

@@ -47,7 +47,7 @@ def arcsin(x: Float[Array, "..."]) -> Float[Array, "..."]:
 @arcsin.defjvp
 def _arcsin_jvp(primals, tangents):
     (x,), (dx,) = primals, tangents
-    return arcsin(x), dx * reciprocal_root((1 - x) * (1 + x))
+    return arcsin(x), dx * safe_inverse_root((1 - x) * (1 + x))
 
 
 @jax.custom_jvp
@@ -62,7 +62,8 @@ def angle(x: Float[Array, "..."], w: Float[Array, "..."]) -> Float[Array, "..."]
     large = 4 * square > total
     top = jnp.where(large, 0.5 * w, square)
     bottom = total + jnp.where(large, a * jnp.sqrt(total), 0.0)
-    z = top / jnp.where(bottom > 0, bottom, 1.0)
+    # The bound matters where x is rounding noise that the compiler evaluates twice, and differently.
+    z = jnp.minimum(top / jnp.where(bottom > 0, bottom, 1.0), 0.25)
     return jnp.copysign(_assemble(jnp.sqrt(z), z, large), x)
 
 
@@ -80,6 +81,11 @@ def root(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0)
 
 
-def reciprocal_root(x: Float[Array, "..."]) -> Float[Array, "..."]:
+def inverse_root(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """1/√x for x > 0. Written so that it vectorises: a quotient by a square root becomes `rsqrt`, which does not."""
+    return jnp.sqrt(1 / x)
+
+
+def safe_inverse_root(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """1/√x, and 0 with slope 0 where x ≤ 0."""
-    return jnp.where(x > 0, jax.lax.rsqrt(jnp.where(x > 0, x, 1.0)), 0.0)
+    return jnp.where(x > 0, inverse_root(jnp.where(x > 0, x, 1.0)), 0.0)

@@ -13,10 +13,9 @@ covariance C̃ = C − C_{·,ab} (1 + C_{ab,ab})⁻¹ C_{ab,·}: one downdate of
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
-from learndyn.numerics.arcsin import arcsin
+from learndyn.numerics.arcsin import arcsin, inverse_root
 from learndyn.numerics.pairs import chunked, pairs, symmetric
 
 CHUNK = 32_768
@@ -28,13 +27,13 @@ class ErfIntegrals(eqx.Module):
 
     def products(self, C: Float[Array, "n n"]) -> Float[Array, "n n"]:
         """⟨g_a g_b⟩."""
-        h = lax.rsqrt(1 + jnp.diagonal(C))
+        h = inverse_root(1 + jnp.diagonal(C))
         return 2 / np.pi * arcsin(C * h[:, None] * h)
 
     def slopes(self, C: Float[Array, "n n"], rows: int) -> Float[Array, "k n"]:
         """⟨g'_a g'_b⟩ for the first `rows` fields a."""
         D = 1 + jnp.diagonal(C)
-        return 2 / np.pi * lax.rsqrt(D[:rows, None] * D - C[:rows] ** 2)
+        return 2 / np.pi * inverse_root(D[:rows, None] * D - C[:rows] ** 2)
 
     def curvatures(self, C: Float[Array, "n n"], rows: int) -> Float[Array, "k n"]:
         """⟨g''_a g_c⟩ for the first `rows` fields a."""
@@ -64,9 +63,9 @@ def _tilted_sines(C, a, b) -> Float[Array, "p n n"]:
     D = 1 + jnp.diagonal(C)
     C_a, C_b, C_ab = C[a], C[b], C[a, b]
     determinant = D[a] * D[b] - C_ab**2
-    p = C_a * lax.rsqrt(D[a])[:, None]
-    q = (C_b * D[a][:, None] - C_a * C_ab[:, None]) * lax.rsqrt(determinant * D[a])[:, None]
-    h = lax.rsqrt(D - p * p - q * q)
+    p = C_a * inverse_root(D[a])[:, None]
+    q = (C_b * D[a][:, None] - C_a * C_ab[:, None]) * inverse_root(determinant * D[a])[:, None]
+    h = inverse_root(D - p * p - q * q)
     p, q = p * h, q * h
     return (
         C * (h[:, :, None] * h[:, None, :])

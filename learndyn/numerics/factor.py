@@ -4,6 +4,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from learndyn.numerics.arcsin import safe_inverse_root
+
 
 def psd_factor(C: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """Lower-triangular L with L Lᵀ = C, for any symmetric positive semidefinite C.
@@ -18,7 +20,7 @@ def psd_factor(C: Float[Array, "n n"]) -> Float[Array, "n n"]:
     def column(S, j):
         pivot = S[j, j]
         kept = pivot > smallest[j]
-        scale = jnp.where(kept, lax.rsqrt(jnp.where(kept, pivot, 1.0)), 0.0)
+        scale = safe_inverse_root(jnp.where(kept, pivot, 0.0))
         L_j = jnp.where(row >= j, S[:, j] * scale, 0.0)
         return S - jnp.outer(L_j, L_j), L_j
 

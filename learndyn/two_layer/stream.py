@@ -115,21 +115,23 @@ def equations(problem) -> tuple[Equations, OrderParameters]:
     network, data, training = problem.network, problem.data, problem.training
     teacher = data.teacher
     readout_rate = training.readout_learning_rate
-    made = Equations(
-        student=network.activation,
-        teacher=teacher.activation,
-        T=teacher.T,
-        v_star=teacher.readout,
-        eta=as_schedule(training.learning_rate),
-        eta_v=as_schedule(training.learning_rate if readout_rate is None else readout_rate),
-        decay=training.weight_decay,
-        noise=data.noise,
-        batch=float(getattr(data, "batch", 1)),
-        train_readout=network.train_readout,
-        flow=isinstance(data, Population),
+    numbers = leaves_as_arrays(
+        {
+            "student": network.activation,
+            "teacher": teacher.activation,
+            "T": teacher.T,
+            "v_star": teacher.readout,
+            "eta": as_schedule(training.learning_rate),
+            "eta_v": as_schedule(training.learning_rate if readout_rate is None else readout_rate),
+            "decay": training.weight_decay,
+            "noise": data.noise,
+            "batch": float(getattr(data, "batch", 1)),
+        }
     )
-    start = OrderParameters(network.Q, network.R, network.readout)
-    return leaves_as_arrays((made, start))
+    flow = isinstance(data, Population)
+    made = Equations(**numbers, train_readout=network.train_readout, flow=flow)
+    start = leaves_as_arrays((network.Q, network.R, network.readout))
+    return made, OrderParameters(*start)
 
 
 class Segment(NamedTuple):
@@ -156,7 +158,8 @@ def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, 
         diffrax.Dopri8(),
         t0=t0,
         t1=times[-1],
-        dt0=None,
+        # A guess, which the controller mends; asking for a better one would compile the right-hand side twice more.
+        dt0=1e-4 * (times[-1] - t0),
         y0=y,
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
         stepsize_controller=controller,
@@ -178,10 +181,12 @@ def _integrate(made, y, rules, t0, times, jumps, tolerance, max_steps):
     def one(y, rule):
         return integrate(made, y, rule, t0, times, jumps, tolerance, max_steps, False)
 
-    return jax.vmap(one, in_axes=(0, None if rules is None else 0))(y, rules)
+    if rules is None:
+        return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], y), None))
+    return jax.vmap(one)(y, rules)
 
 
-def _rules(made: Equations, K: int, method: OrderParameterODE, seed: int):
+def quadrature_rules(made: Equations, K: int, method: OrderParameterODE, seed: int):
     """None where the averages have a closed form, else the quadrature rules, one per replicate."""
     if closed_form(made.student, made.teacher):
         return None
@@ -192,7 +197,7 @@ def trace(problem, method: OrderParameterODE, save_at=None) -> dict[str, Array]:
     """The observables as a pure JAX function of the numbers in the problem, for `jax.grad`, `jit` and `vmap`."""
     times = resolve_times(save_at, problem.training.time)
     made, y = equations(problem)
-    rules = _rules(made, y.v.shape[0], method, seed=0)
+    rules = quadrature_rules(made, y.v.shape[0], method, seed=0)
     rule = None if rules is None else jax.tree.map(lambda x: x[0], rules)
     jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
     tolerance = jnp.asarray([method.rtol, method.atol])
@@ -210,7 +215,7 @@ def solve(problem, method: OrderParameterODE, save_at, seed: int, report) -> Cur
     K, M = problem.network.R.shape
     _require_memory(K, M, method, problem)
     made, y = equations(problem)
-    rules = _rules(made, K, method, seed)
+    rules = quadrature_rules(made, K, method, seed)
     jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
     tolerance = jnp.asarray([method.rtol, method.atol])
     arguments = (made, y, rules, times, jumps, method.max_steps)

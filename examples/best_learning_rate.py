@@ -1,0 +1,25 @@
+"""`jax.grad` through a whole learning curve: the learning rate with the smallest final error."""
+
+import jax
+
+import learndyn as ld
+
+teacher = ld.Teacher.orthonormal("erf", hidden=2)
+network = ld.TwoLayer.random(hidden=2, teacher=teacher, scale=0.5, size=784, seed=1)
+
+
+def final_error(learning_rate):
+    """The test loss at t = 30."""
+    training = ld.GradientDescent(learning_rate, time=30.0)
+    problem = ld.Problem(network, ld.Stream(teacher, noise=0.3), training)
+    return ld.trace(problem, save_at=[30.0])["test_loss"][-1]
+
+
+if __name__ == "__main__":
+    with jax.enable_x64(True):
+        slope = jax.jit(jax.value_and_grad(final_error))
+        rate = 0.5
+        for _ in range(30):
+            error, gradient = slope(rate)
+            rate = float(rate - 2.0 * gradient)
+        print(f"best learning rate {rate:.4f}, final test loss {error:.6f}, gradient {gradient:.1e}")

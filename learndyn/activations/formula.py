@@ -1,0 +1,119 @@
+"""Formulas of one variable z: read with Python's grammar, checked piece by piece, and never run as Python."""
+
+import ast
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+
+from learndyn.errors import ProblemError, nearest
+
+FUNCTIONS = {
+    "tanh": jnp.tanh,
+    "sinh": jnp.sinh,
+    "cosh": jnp.cosh,
+    "sin": jnp.sin,
+    "cos": jnp.cos,
+    "arctan": jnp.arctan,
+    "exp": jnp.exp,
+    "log": jnp.log,
+    "sqrt": jnp.sqrt,
+    "erf": jax.scipy.special.erf,
+    "sigmoid": jax.nn.sigmoid,
+    "softplus": jax.nn.softplus,
+}
+CONSTANTS = {"pi": math.pi}
+OPERATORS = {
+    ast.Add: jnp.add,
+    ast.Sub: jnp.subtract,
+    ast.Mult: jnp.multiply,
+    ast.Div: jnp.divide,
+    ast.Pow: jnp.power,
+    ast.USub: jnp.negative,
+    ast.UAdd: jnp.positive,
+}
+LONGEST = 500
+"""Longer texts are refused, so that reading one takes no noticeable time."""
+
+
+@functools.cache
+def parse(formula: str) -> ast.expr:
+    """The syntax tree of a formula in which every piece is allowed; `ProblemError` names the first that is not."""
+    if len(formula) > LONGEST:
+        allowed = f"must have at most {LONGEST} characters; it has {len(formula)}"
+        raise ProblemError("Formula.formula", formula, allowed)
+    try:
+        tree = ast.parse(formula.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        reason = getattr(error, "msg", None) or error
+        raise ProblemError("Formula.formula", formula, f"cannot be read: {reason}") from None
+    _check(tree, formula)
+    return tree
+
+
+def evaluate(tree: ast.expr, z):
+    """The value at z of a tree from `parse`."""
+    match tree:
+        case ast.Constant(value=value):
+            return jnp.asarray(float(value), z.dtype)
+        case ast.Name(id=name):
+            return z if name == "z" else jnp.asarray(CONSTANTS[name], z.dtype)
+        case ast.BinOp(left=base, op=ast.Pow(), right=exponent) if _integer(exponent) is not None:
+            # A whole exponent is exact, and has a derivative at z = 0 and below.
+            return jnp.power(evaluate(base, z), _integer(exponent))
+        case ast.BinOp(left=left, op=op, right=right):
+            return OPERATORS[type(op)](evaluate(left, z), evaluate(right, z))
+        case ast.UnaryOp(op=op, operand=operand):
+            return OPERATORS[type(op)](evaluate(operand, z))
+        case ast.Call(func=ast.Name(id=name), args=[argument]):
+            return FUNCTIONS[name](evaluate(argument, z))
+    raise TypeError(f"not a tree from parse: {ast.dump(tree)}")
+
+
+def _integer(tree) -> int | None:
+    """The value of a literal whole number of moderate size, or None."""
+    match tree:
+        case ast.Constant(value=int() | float() as value) if value == int(value) and value <= 100:
+            return int(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand) if (value := _integer(operand)) is not None:
+            return -value
+    return None
+
+
+def _check(tree, formula: str) -> None:
+    def refuse(reason):
+        piece = ast.get_source_segment(formula.strip(), tree) or formula
+        raise ProblemError("Formula.formula", formula, f"{piece!r} {reason}")
+
+    match tree:
+        case ast.Constant(value=value):
+            if type(value) not in (int, float) or not math.isfinite(_as_float(value)):
+                refuse("is not a finite number")
+        case ast.Name(id=name):
+            if name != "z" and name not in CONSTANTS:
+                refuse(f"is not known; the variable is z, the constants are {', '.join(CONSTANTS)}")
+        case ast.BinOp(left=left, op=op, right=right):
+            if type(op) not in OPERATORS:
+                refuse("has an operator that is not one of + - * / **")
+            _check(left, formula)
+            _check(right, formula)
+        case ast.UnaryOp(op=op, operand=operand):
+            if type(op) not in OPERATORS:
+                refuse("has an operator that is not one of + - * / **")
+            _check(operand, formula)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            if name not in FUNCTIONS:
+                refuse(f"calls an unknown function; {nearest(name, FUNCTIONS)}")
+            if len(args) != 1 or keywords or isinstance(args[0], ast.Starred):
+                refuse("must have exactly one argument")
+            _check(args[0], formula)
+        case _:
+            refuse("is not allowed; use numbers, z, pi, + - * / **, parentheses and functions")
+
+
+def _as_float(value) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,107 @@
+"""`learndyn new`, `learndyn theories` and `learndyn figures`: what there is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from learndyn.cli.console import entries, remark, say, table
+from learndyn.cli.options import Force
+from learndyn.cli.outputs import writable_file, write_text
+from learndyn.errors import FileError, ProblemError, nearest
+
+
+def new(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[KIND]",
+            show_default=False,
+            help="The theory that the problem is for, such as two_layer/stream; without it, the "
+            "kinds are listed.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            show_default="the kind, with a dash for the slash, and .toml",
+            help="The problem file to write.",
+        ),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write a commented problem file to start from, or list the kinds there are."""
+    from learndyn.theory import theories
+
+    known = {theory.name: theory for theory in theories()}
+    if kind is None:
+        table(
+            "kinds of problem",
+            ["kind", "what it is"],
+            [[t.name, t.summary] for t in known.values()],
+        )
+        return
+    if kind not in known:
+        raise ProblemError("KIND", kind, f"unknown kind of problem; {nearest(kind, known)}")
+    path = writable_file(output or Path(f"{kind.replace('/', '-')}.toml"))
+    if path.exists() and not force:
+        raise FileError(f"{path} is there already; --force replaces it, -o names another file")
+    write_text(path, known[kind].template.read_text(encoding="utf-8"))
+    say(f"{path} written; edit it, then: learndyn run {path}")
+
+
+def theories() -> None:
+    """List the theories: which network, on which data, by which training, and how exact."""
+    from learndyn.theory import theories as known
+
+    columns = ["name", "network × data × training", "what", "exactness", "reference"]
+    rows = []
+    for theory in known():
+        parts = (theory.network, theory.data, theory.training)
+        combination = " × ".join(part.__name__ for part in parts)
+        rows.append([theory.name, combination, theory.summary, theory.exactness, theory.reference])
+    table("theories", columns, rows)
+
+
+def figures(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAMES...]",
+            show_default=False,
+            help="The pictures to make, or `all`; without names, the pictures are listed.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put the pictures.")
+    ] = Path("figures"),
+) -> None:
+    """Make pictures of the papers anew, or list them."""
+    from learndyn.figures import figures as all_figures
+    from learndyn.files import writable_folder
+    from learndyn.plotting import save_figure
+    from learndyn.progress import progress_bar
+
+    known = {figure.name: figure for figure in all_figures()}
+    if not names:
+        entries(
+            [
+                (f"{f.name}: {f.title} (about {f.minutes:g} min)", [f.caption, f.reference])
+                for f in known.values()
+            ]
+        )
+        return
+    for name in names:
+        if name not in known and name != "all":
+            raise ProblemError("NAMES", name, f"unknown picture; {nearest(name, [*known, 'all'])}")
+    chosen = list(known) if "all" in names else list(dict.fromkeys(names))
+    folder = writable_folder(output)
+    for name in chosen:
+        figure, path = known[name], folder / f"{name}.png"
+        remark(f"making {name}: about {figure.minutes:g} min")
+        with progress_bar(True, name) as report:
+            save_figure(figure.make(report), path)
+        entries([(f"{path}: {figure.title}", [figure.caption, figure.reference])])

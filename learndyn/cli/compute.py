@@ -1,0 +1,113 @@
+"""`learndyn solve` and `learndyn simulate`: one half each of `learndyn run`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from learndyn.cli.console import remark, say
+from learndyn.cli.options import (
+    FirstSeed,
+    ProblemFile,
+    SaveAt,
+    Seeds,
+    Size,
+    method_of,
+    recording_times,
+)
+from learndyn.cli.outputs import writable_file
+from learndyn.errors import Interrupted, ProblemError
+
+
+def solve(
+    problem_file: ProblemFile,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to save the theory.")
+    ] = Path("theory.nc"),
+    rtol: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TOLERANCE",
+            show_default="the theory's own",
+            help="Relative tolerance of the solver; smaller is more accurate and slower.",
+        ),
+    ] = None,
+    save_at: SaveAt = None,
+) -> None:
+    """Compute the learning curve in the limit of a large network, and save it."""
+    from learndyn.problem import Problem
+    from learndyn.theory import theory_for
+
+    problem = Problem.from_toml(problem_file)
+    method = None
+    if rtol is not None:
+        usual = theory_for(problem).methods[0]
+        if "rtol" not in usual.__dataclass_fields__:
+            raise ProblemError("--rtol", rtol, f"the method {usual.__name__} has no tolerance")
+        method = usual(rtol=rtol)
+    times = recording_times(save_at, problem)
+    say(repr(solve_into(writable_file(output), problem, method, times)))
+
+
+def simulate(
+    problem_file: ProblemFile,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to save the runs.")
+    ] = Path("runs.nc"),
+    size: Size = 784,
+    seeds: Seeds = 10,
+    first_seed: FirstSeed = 0,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            show_default="the theory's first",
+            help="How to train, for a two-layer network on a stream: sgd (the weights) or "
+            "overlap_chain (their overlaps, at a cost per step that does not grow with N).",
+        ),
+    ] = None,
+    save_at: SaveAt = None,
+) -> None:
+    """Train finite networks, measure what the theory predicts, and save it.
+
+    Ctrl-C ends the training early; the networks that were finished are saved.
+    """
+    from learndyn.problem import Problem
+    from learndyn.theory import theory_for
+
+    problem = Problem.from_toml(problem_file)
+    chosen = method_of(theory_for(problem).simulators, method)
+    times = recording_times(save_at, problem)
+    path = writable_file(output)
+    say(repr(simulate_into(path, problem, size, seeds, first_seed, chosen, times)))
+
+
+def solve_into(path: Path, problem, method=None, save_at=None):
+    """Solve and save."""
+    from learndyn.solve import solve as solution_of
+
+    theory = solution_of(problem, method, save_at=save_at, progress=True)
+    theory.save(path)
+    remark(f"theory solved in {theory.evidence['wall_time']:.3g} s, saved in {path}")
+    return theory
+
+
+def simulate_into(path: Path, problem, size, seeds, first_seed=0, method=None, save_at=None):
+    """Simulate and save; if interrupted, save the networks that were finished and say how many."""
+    from learndyn.simulate import simulate as runs_of
+
+    options = {"method": method, "first_seed": first_seed, "save_at": save_at}
+    try:
+        runs = runs_of(problem, size, seeds, progress=True, **options)
+    except Interrupted as error:
+        if error.solution is None:
+            text = f"none of the {seeds} networks was finished, so there are no runs to save"
+            raise KeyboardInterrupt(text) from error
+        error.solution.save(path)
+        finished = len(error.solution.seeds)
+        text = f"{finished} of {seeds} networks were finished and are saved in {path}"
+        raise KeyboardInterrupt(text) from error
+    runs.save(path)
+    count = f"{seeds} network{'s' * (seeds != 1)} of size {size}"
+    remark(f"{count} trained in {runs.evidence['wall_time']:.3g} s, saved in {path}")
+    return runs

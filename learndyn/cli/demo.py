@@ -1,0 +1,67 @@
+"""`learndyn demo`: every theory against trained networks, in one report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from learndyn.cli.console import remark, say
+from learndyn.cli.failures import DISAGREE, INTERRUPTED, explain, report
+from learndyn.cli.outputs import writable_file, write_text
+
+STYLES = {"agrees": "green", "differs": "bold red", "failed": "bold red"}
+
+
+def demo(
+    context: typer.Context,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The report, one HTML file.")
+    ] = Path("demo-report.html"),
+) -> None:
+    """Run every theory on its example problem, train networks beside it, and write a report.
+
+    Takes about a minute on two cores. A theory that fails is shown as failed, and the report is
+    written all the same.
+    """
+    from learndyn.report import html_report
+    from learndyn.theory import theories
+
+    writable_file(output)
+    chapters, worst = [], 0
+    for theory in theories():
+        chapter, code = _chapter(theory, debug=context.find_root().params["debug"])
+        chapters.append(chapter)
+        worst = max(worst, code)
+        say(f"{theory.name}: {chapter.verdict} ({chapter.reason})", STYLES[chapter.verdict])
+        if code == INTERRUPTED:
+            break
+    write_text(output, html_report(chapters))
+    say(f"report: {output}")
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _chapter(theory, debug: bool):
+    """The chapter of one theory, with whatever was computed before an error, and its exit code."""
+    from learndyn.cli.pictures import pictures
+    from learndyn.compare import compare
+    from learndyn.problem import Problem
+    from learndyn.report import Chapter
+    from learndyn.simulate import simulate
+    from learndyn.solve import solve
+
+    text, found = "", {}
+    try:
+        text = theory.template.read_text(encoding="utf-8")
+        problem = Problem.from_text(text, theory.template.name)
+        size, seeds = theory.demo_size, theory.demo_seeds
+        remark(f"{theory.name}: solving, then training {seeds} networks of size {size}")
+        solution = found["solution"] = solve(problem, progress=True)
+        runs = found["runs"] = simulate(problem, size, seeds, progress=True)
+        comparison = found["comparison"] = compare(solution, runs)
+        found["pictures"] = tuple(pictures(solution, runs, comparison).values())
+        code = 0 if comparison.agrees else DISAGREE
+    except (Exception, KeyboardInterrupt) as error:
+        found["error"] = explain(error)
+        code = report(error, debug)
+    return Chapter(theory, text, **found), code

@@ -1,0 +1,81 @@
+"""Errors as a line or two for the user, and exit codes (`learndyn --help` says what each means)."""
+
+import sys
+import traceback
+
+from typer.core import TyperGroup
+from typer.exceptions import Abort, Exit, TyperException
+
+from learndyn.cli.console import complain
+from learndyn.errors import Interrupted, LearndynError, NotConverged
+
+DISAGREE, BAD_INPUT, GAVE_UP, BUG, INTERRUPTED = 1, 2, 3, 70, 130
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that an error calls for."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, NotConverged | MemoryError) or _out_of_memory(error):
+        return GAVE_UP
+    return BAD_INPUT if isinstance(error, LearndynError) else BUG
+
+
+def explain(error: BaseException) -> str:
+    """An error as text for the user, with the word it starts with."""
+    if isinstance(error, KeyboardInterrupt):
+        text = "" if isinstance(error, Interrupted) else str(error)
+        return f"interrupted: {text}" if text else "interrupted"
+    if isinstance(error, LearndynError):
+        return f"error: {error}"
+    if exit_code(error) == GAVE_UP:
+        return f"error: not enough memory: {_first_line(error) or 'an array could not be made'}"
+    return (
+        f"error: unexpected {type(error).__name__}: {_first_line(error)}\n"
+        "This is a bug in learndyn; run again with LEARNDYN_DEBUG=1 for the traceback to report."
+    )
+
+
+def report(error: BaseException, debug: bool) -> int:
+    """Print an error, below its traceback if `debug`, and give its exit code."""
+    if debug:
+        traceback.print_exception(error)
+    complain(explain(error))
+    return exit_code(error)
+
+
+class GuardedGroup(TyperGroup):
+    """A command group that ends with an exit code and a short text, whatever happens inside."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except (TyperException, Exit, Abort):
+            raise
+        except BrokenPipeError:
+            # The reader of the pipe has seen enough; Typer ends quietly.
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            raise Exit(report(error, debug=ctx.params["debug"])) from error
+
+    def main(self, *args, standalone_mode: bool = True, **options):
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **options)
+        try:
+            code = super().main(*args, standalone_mode=False, **options)
+        except TyperException as error:
+            code = error.exit_code
+            if text := error.format_message():
+                context = getattr(error, "ctx", None)
+                hint = f"\nTry: {context.command_path} --help" if context else ""
+                complain(f"error: {text}{hint}")
+        sys.exit(code)
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """XLA has one type for all run-time errors; the text says which."""
+    return isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,88 @@
+"""Arguments and options that several commands share, and what they mean."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from learndyn.errors import ProblemError, nearest
+
+
+def _level(value: float) -> float:
+    from learndyn.part import number
+
+    return number(above=0, below=1)(value, "--level")
+
+
+def _finite_size(value: float) -> float:
+    from learndyn.part import number
+
+    return number(minimum=0)(value, "--finite-size")
+
+
+ProblemFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PROBLEM.toml", show_default=False, help="The problem; `learndyn new` writes one."
+    ),
+]
+Size = Annotated[
+    int,
+    typer.Option(metavar="N", help="Size of the finite networks: the number of their inputs."),
+]
+Seeds = Annotated[
+    int,
+    typer.Option(metavar="COUNT", help="How many networks to train; at least 2 for error bars."),
+]
+FirstSeed = Annotated[
+    int,
+    typer.Option(metavar="SEED", help="The networks have this seed, the next one, and so on."),
+]
+SaveAt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GRID",
+        show_default="linear:201",
+        help="When to record, in the units of the training's length: linear:COUNT, log:COUNT or "
+        "log:COUNT:FIRST, where FIRST is the first time after 0.",
+    ),
+]
+Level = Annotated[
+    float,
+    typer.Option(
+        metavar="P",
+        callback=_level,
+        help="Chance of a false alarm: an observable differs if its deviation is less likely than "
+        "this where the theory is right.",
+    ),
+]
+FiniteSize = Annotated[
+    float,
+    typer.Option(
+        metavar="C",
+        callback=_finite_size,
+        help="Deviations of C × (largest value)/N are allowed, as the theory is the limit N → ∞; "
+        "0 is the strict test.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it is there already.")]
+
+
+def recording_times(save_at: str | None, problem):
+    """The times that --save-at names for this problem; None for the usual ones."""
+    if save_at is None:
+        return None
+    from learndyn.numerics.times import parse_times
+
+    training = problem.training
+    return parse_times(save_at, training.steps if training.time is None else training.time)
+
+
+def method_of(kinds: tuple[type, ...], word: str | None):
+    """The method whose kind is `word`; None for the usual one."""
+    if word is None:
+        return None
+    known = {cls.kind: cls for cls in kinds}
+    if word not in known:
+        raise ProblemError("--method", word, f"unknown here; {nearest(word, known)}")
+    return known[word]()

@@ -1,0 +1,27 @@
+"""Files that the command writes."""
+
+from pathlib import Path
+
+from learndyn.errors import FileError
+
+
+def writable_file(path: Path, endings: tuple[str, ...] = ()) -> Path:
+    """Refuse a file that could not be written in the end, before long work starts."""
+    from learndyn.files import writable_folder
+
+    if endings and path.suffix.lower() not in endings:
+        raise FileError(f"cannot write {path}: its name must end in {', '.join(endings)}")
+    if path.is_dir():
+        raise FileError(f"cannot write {path}: it is a folder; give the path of a file")
+    writable_folder(path.parent)
+    return path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    from learndyn.files import write_atomically
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)

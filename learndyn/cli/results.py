@@ -1,0 +1,79 @@
+"""`learndyn compare` and `learndyn plot`: what to do with saved results."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from learndyn.cli.console import remark, say
+from learndyn.cli.failures import DISAGREE
+from learndyn.cli.options import FiniteSize, Level
+from learndyn.cli.outputs import writable_file, write_text
+
+
+def compare(
+    theory: Annotated[
+        Path,
+        typer.Argument(metavar="THEORY.nc", show_default=False, help="From `learndyn solve`."),
+    ],
+    runs: Annotated[
+        Path,
+        typer.Argument(metavar="RUNS.nc", show_default=False, help="From `learndyn simulate`."),
+    ],
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Write the table here as well."),
+    ] = None,
+    level: Level = 0.01,
+    finite_size: FiniteSize = 1.0,
+) -> None:
+    """Test whether saved runs agree with a saved theory, observable by observable."""
+    from learndyn.compare import compare as comparison_of
+    from learndyn.solution import load
+
+    if csv is not None:
+        writable_file(csv)
+    comparison = comparison_of(load(theory), load(runs), level=level, finite_size=finite_size)
+    if csv is not None:
+        write_text(csv, comparison.table.to_csv())
+        remark(f"table written to {csv}")
+    say(str(comparison))
+    if not comparison.agrees:
+        raise typer.Exit(DISAGREE)
+
+
+def plot(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILES.nc...",
+            show_default=False,
+            help="Saved theories and runs, of one problem or of several.",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf by its ending."
+        ),
+    ] = Path("curve.png"),
+    observable: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            show_default="test_loss",
+            help="What to draw, one panel each; give the option several times for several.",
+        ),
+    ] = None,
+) -> None:
+    """Draw saved theories and runs over time, in one picture."""
+    from learndyn.plotting import ENDINGS, save_figure
+    from learndyn.plotting import plot as picture_of
+    from learndyn.solution import load
+
+    writable_file(output, tuple(f".{ending}" for ending in ENDINGS))
+    solutions = [load(path) for path in files]
+    # Theories first, so that their line leads the legend.
+    solutions.sort(key=lambda solution: solution.is_simulation)
+    save_figure(picture_of(*solutions, observables=observable or None), output)
+    say(str(output))

@@ -1,0 +1,88 @@
+"""`learndyn run`: theory, finite networks, comparison and pictures of a problem in one folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from learndyn.cli.compute import simulate_into, solve_into
+from learndyn.cli.console import remark, say
+from learndyn.cli.failures import DISAGREE
+from learndyn.cli.options import (
+    FiniteSize,
+    FirstSeed,
+    Level,
+    ProblemFile,
+    SaveAt,
+    Seeds,
+    Size,
+    recording_times,
+)
+from learndyn.cli.outputs import write_text
+from learndyn.errors import ProblemError
+
+DERIVED = (
+    "comparison.csv",
+    "comparison.txt",
+    "curve.png",
+    "order_parameters.png",
+    "deviations.png",
+)
+
+
+def run(
+    problem_file: ProblemFile,
+    size: Size = 784,
+    seeds: Seeds = 10,
+    first_seed: FirstSeed = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            show_default="the problem file's name without ending",
+            help="Where to put the results; made if need be, earlier results are replaced.",
+        ),
+    ] = None,
+    save_at: SaveAt = None,
+    level: Level = 0.01,
+    finite_size: FiniteSize = 1.0,
+) -> None:
+    """Solve, simulate, compare and draw: the whole answer to one problem.
+
+    The folder then holds theory.nc and runs.nc (the curves), comparison.csv and comparison.txt
+    (the agreement, observable by observable), curve.png, order_parameters.png and deviations.png.
+    """
+    from learndyn.compare import compare
+    from learndyn.files import writable_folder
+    from learndyn.problem import Problem
+
+    problem = Problem.from_toml(problem_file)
+    if seeds < 2:
+        allowed = "must be at least 2, for an error bar; `learndyn simulate` can train one"
+        raise ProblemError("--seeds", seeds, allowed)
+    times = recording_times(save_at, problem)
+    folder = writable_folder(output or Path(problem_file.stem))
+    theory = solve_into(folder / "theory.nc", problem, save_at=times)
+    for name in DERIVED:
+        # What was derived from an earlier theory must not stand beside this one.
+        (folder / name).unlink(missing_ok=True)
+    runs = simulate_into(folder / "runs.nc", problem, size, seeds, first_seed, save_at=times)
+    comparison = compare(theory, runs, level=level, finite_size=finite_size)
+    write_results(folder, theory, runs, comparison)
+    remark(f"table and pictures are in {folder}")
+    say(str(comparison))
+    if not comparison.agrees:
+        raise typer.Exit(DISAGREE)
+
+
+def write_results(folder: Path, theory, runs, comparison) -> None:
+    """The comparison as text and table, and the pictures."""
+    from learndyn.cli.pictures import pictures
+    from learndyn.plotting import save_figure
+
+    write_text(folder / "comparison.csv", comparison.table.to_csv())
+    write_text(folder / "comparison.txt", f"{comparison}\n")
+    for name, (_, figure) in pictures(theory, runs, comparison).items():
+        save_figure(figure, folder / f"{name}.png")

@@ -1,0 +1,209 @@
+"""Averages over Gaussian fields of the error of a two-layer student and of its slopes.
+
+The fields u = (λ, ρ) ~ N(0, C) are those of K student units, with activation g, followed by M teacher units, with
+activation g_*. The error is ε = Σ_c s_c g_c(u_c), with s = v for students and −v* for teachers. Everything that the
+order-parameter equations need is in `ErrorMoments`.
+
+By Stein's lemma the only averages needed for the force are those of two fields:
+
+    I_3(a, b, c) = ⟨g'_a u_b g_c⟩ = C_ab ⟨g''_a g_c⟩ + C_bc ⟨g'_a g'_c⟩.
+
+Closed forms are known for erf with erf, relu with relu, and polynomials with polynomials. All others are averaged over
+the points of a `Rule`, pushed through a factor of C.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from learndyn.activations import Activation, Erf, Linear, Polynomial, Relu
+from learndyn.errors import ProblemError
+from learndyn.numerics.erf import ErfIntegrals
+from learndyn.numerics.factor import psd_factor
+from learndyn.numerics.polynomial import MAX_DEGREE, PolynomialIntegrals
+from learndyn.numerics.relu import ReluIntegrals
+from learndyn.numerics.rules import Rule, gaussian_rule
+
+__all__ = [
+    "I2",
+    "I3",
+    "I4",
+    "J2",
+    "ErrorMoments",
+    "Rule",
+    "closed_form",
+    "error_moments",
+    "gaussian_rule",
+    "loss",
+    "rule_moments",
+]
+
+Matrix = Float[Array, "n n"] | Float[np.ndarray, "n n"]
+Vector = Float[Array, " n"] | Float[np.ndarray, " n"]
+
+
+class ErrorMoments(NamedTuple):
+    """Averages of the error ε with the student's activations; i, k run over students, b over all fields."""
+
+    force: Float[Array, "*r K n"]
+    """⟨g'(u_i) u_b ε⟩"""
+    square: Float[Array, "*r K K"]
+    """⟨g'(u_i) g'(u_k) ε²⟩, or zeros if it was not asked for"""
+    slope: Float[Array, "*r K K"]
+    """⟨g'(u_i) g'(u_k)⟩"""
+    readout: Float[Array, "*r K"]
+    """⟨g(u_i) ε⟩"""
+    loss: Float[Array, "*r"]
+    """½⟨ε²⟩"""
+
+
+def closed_form(student: Activation, teacher: Activation) -> bool:
+    """Whether the averages of this pair of activations are known in closed form."""
+    return _integrals(student, teacher, 1, 1) is not None
+
+
+def error_moments(
+    student: Activation,
+    teacher: Activation,
+    C: Matrix,
+    s: Vector,
+    students: int,
+    rule: Rule | None = None,
+    second_order: bool = True,
+) -> ErrorMoments:
+    """The averages of `ErrorMoments`, in closed form, or over the points of one replicate of a rule if one is given.
+
+    Without `second_order` the most expensive one, `square`, is not computed (gradient flow has no use for it).
+    """
+    C, s, K = jnp.asarray(C), jnp.asarray(s), students
+    if rule is not None:
+        return _average(student, teacher, C, s, K, rule, second_order)
+    integrals = _known(student, teacher, K, len(s) - K)
+    products, slopes = integrals.products(C), integrals.slopes(C, K)
+    force = (integrals.curvatures(C, K) @ s)[:, None] * C[:K] + (slopes * s) @ C
+    square = integrals.square(C, s, K) if second_order else jnp.zeros((K, K), C.dtype)
+    field_error = products @ s
+    return ErrorMoments(force, square, slopes[:, :K], field_error[:K], s @ field_error / 2)
+
+
+def loss(
+    student: Activation,
+    teacher: Activation,
+    C: Matrix,
+    s: Vector,
+    students: int,
+    rule: Rule | None = None,
+) -> Float[Array, ""]:
+    """½⟨ε²⟩ alone. Rounding leaves about 1e-16 Σ|s_c s_d|, of either sign, where the error vanishes."""
+    C, s = jnp.asarray(C), jnp.asarray(s)
+    if rule is not None:
+        error = _values(student, teacher, _fields(C, rule), students) @ s
+        return rule.weights @ error**2 / 2
+    return s @ _known(student, teacher, students, len(s) - students).products(C) @ s / 2
+
+
+def rule_moments(
+    student: Activation,
+    teacher: Activation,
+    C: Matrix,
+    s: Vector,
+    students: int,
+    rule: Rule,
+    second_order: bool = True,
+) -> tuple[ErrorMoments, ErrorMoments]:
+    """The averages over all replicates of a rule, and their standard errors from the spread of the replicates."""
+
+    def one(replicate):
+        return error_moments(student, teacher, C, s, students, replicate, second_order)
+
+    every = jax.vmap(one)(rule)
+    count = rule.weights.shape[0]
+    if count < 2:
+        raise ProblemError("rule.replicates", count, "must be at least 2 for a standard error")
+    mean = jax.tree.map(lambda x: jnp.mean(x, axis=0), every)
+    error = jax.tree.map(lambda x: jnp.std(x, axis=0, ddof=1) / np.sqrt(count), every)
+    return mean, error
+
+
+def I2(activation: Activation, C: Matrix, a: int, b: int) -> Float[Array, ""]:
+    """⟨g(u_a) g(u_b)⟩."""
+    integrals, C = _one_activation(activation, C)
+    return integrals.products(C)[a, b]
+
+
+def J2(activation: Activation, C: Matrix, a: int, b: int) -> Float[Array, ""]:
+    """⟨g'(u_a) g'(u_b)⟩."""
+    integrals, C = _one_activation(activation, C)
+    return integrals.slopes(C, len(C))[a, b]
+
+
+def I3(activation: Activation, C: Matrix, a: int, b: int, c: int) -> Float[Array, ""]:
+    """⟨g'(u_a) u_b g(u_c)⟩."""
+    integrals, C = _one_activation(activation, C)
+    curvature, slope = integrals.curvatures(C, len(C))[a, c], integrals.slopes(C, len(C))[a, c]
+    return C[a, b] * curvature + C[b, c] * slope
+
+
+def I4(activation: Activation, C: Matrix, a: int, b: int, c: int, d: int) -> Float[Array, ""]:
+    """⟨g'(u_a) g'(u_b) g(u_c) g(u_d)⟩."""
+    integrals, C = _one_activation(activation, C)
+    return integrals.fourth(C, a, b, c, d)
+
+
+def _one_activation(activation, C):
+    C = jnp.asarray(C)
+    return _known(activation, activation, len(C), 0), C
+
+
+def _known(student, teacher, K, M):
+    integrals = _integrals(student, teacher, K, M)
+    if integrals is None:
+        allowed = (
+            "no closed form is known for this pair of student and teacher (erf with erf, relu with relu, polynomials "
+            f"up to degree {MAX_DEGREE}); give a rule, as from gaussian_rule"
+        )
+        raise ProblemError("activation", (student, teacher), allowed)
+    return integrals
+
+
+def _integrals(student, teacher, K, M):
+    """The closed forms for K student and M teacher fields, or None."""
+    both = (student, teacher)
+    if all(isinstance(g, Erf) for g in both):
+        return ErfIntegrals()
+    if all(isinstance(g, Relu) for g in both):
+        return ReluIntegrals()
+    if all(isinstance(g, Linear | Polynomial) for g in both):
+        c, c_star = (jnp.asarray(g.coefficients) for g in both)
+        terms = max(len(c), len(c_star))
+        if terms <= MAX_DEGREE + 1:
+            rows = [jnp.pad(x, (0, terms - len(x))) for x in (c, c_star)]
+            return PolynomialIntegrals(jnp.stack([rows[0]] * K + [rows[1]] * M))
+    return None
+
+
+def _fields(C, rule) -> Float[Array, "S n"]:
+    return rule.points @ psd_factor(C).T
+
+
+def _values(student, teacher, u, K) -> Float[Array, "S n"]:
+    return jnp.concatenate([student(u[:, :K]), teacher(u[:, K:])], axis=1)
+
+
+def _average(student, teacher, C, s, K, rule, second_order):
+    u = _fields(C, rule)
+    g = _values(student, teacher, u, K)
+    slope = student.derivative(u[:, :K])
+    error = g @ s
+    weighted = (rule.weights * error)[:, None]
+    pushed = slope * rule.weights[:, None]
+    return ErrorMoments(
+        force=(slope * weighted).T @ u,
+        square=(pushed * error[:, None] ** 2).T @ slope if second_order else jnp.zeros((K, K), C.dtype),
+        slope=pushed.T @ slope,
+        readout=g[:, :K].T @ weighted[:, 0],
+        loss=jnp.sum(weighted[:, 0] * error) / 2,
+    )

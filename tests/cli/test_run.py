@@ -1,0 +1,204 @@
+"""`run`, `solve`, `simulate`, `compare` and `plot` on a quick problem."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from learndyn.errors import Interrupted, NotConverged
+from learndyn.problem import Problem
+from learndyn.solution import Solution, load
+
+RESULTS = {"theory.nc", "runs.nc", "comparison.csv", "comparison.txt"}
+PICTURES = {"curve.png", "order_parameters.png", "deviations.png"}
+
+
+def must_not_run(*arguments, **options):
+    raise AssertionError("work was started although its result could not be written")
+
+
+def some_seeds(runs: Solution, count: int) -> Solution:
+    return Solution(runs.data.isel(seed=slice(count)), runs.problem, runs.evidence)
+
+
+def test_run_leaves_everything_in_the_folder_and_prints_the_table(finished):
+    folder, outcome = finished
+    assert outcome.exit_code == 0, outcome.output
+    assert {path.name for path in folder.iterdir()} == RESULTS | PICTURES | {"quick.toml"}
+    assert outcome.stdout == (folder / "comparison.txt").read_text(encoding="utf-8")
+    assert "agreement in every observable" in outcome.stdout
+    table = pd.read_csv(folder / "comparison.csv", index_col="observable")
+    assert set(table["verdict"]) == {"agrees"}
+    for name in PICTURES:
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_run_records_the_problem_the_size_and_the_times_asked_for(finished):
+    folder, _ = finished
+    theory, runs = load(folder / "theory.nc"), load(folder / "runs.nc")
+    assert theory.problem == runs.problem == Problem.from_toml(folder / "quick.toml")
+    assert runs.size == 50
+    assert runs.seeds.tolist() == [0, 1, 2]
+    assert np.array_equal(theory["time"], np.linspace(0, 1, 11))
+
+
+def test_run_uses_a_folder_named_after_the_problem(
+    learndyn, problem_file, small, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    outcome = learndyn("run", "quick.toml", *small)
+    assert outcome.exit_code == 0, outcome.output
+    assert {path.name for path in (tmp_path / "quick").iterdir()} == RESULTS | PICTURES
+
+
+def test_disagreement_has_its_own_exit_code(finished, learndyn, tmp_path):
+    folder, _ = finished
+    csv = tmp_path / "table.csv"
+    files = folder / "theory.nc", folder / "runs.nc"
+    # At this level nearly every deviation counts, so the honest runs count as different.
+    outcome = learndyn("compare", *files, "--level", "0.999999", "--csv", csv)
+    assert outcome.exit_code == 1
+    assert "differ" in outcome.stdout
+    assert "differs" in set(pd.read_csv(csv)["verdict"])
+    assert learndyn("compare", *files).exit_code == 0
+
+
+def test_seeds_can_be_added_later(learndyn, problem_file, tmp_path, finished):
+    path = tmp_path / "more.nc"
+    options = ["--size", "50", "--save-at", "linear:11", "--seeds", "1", "--first-seed", "2"]
+    outcome = learndyn("simulate", problem_file, "-o", path, *options)
+    assert outcome.exit_code == 0, outcome.output
+    again, before = load(path), load(finished[0] / "runs.nc")
+    assert again["test_loss"].sel(seed=2).equals(before["test_loss"].sel(seed=2))
+
+
+def test_the_method_of_a_simulation_is_chosen_by_its_kind(learndyn, problem_file, small, tmp_path):
+    path = tmp_path / "runs.nc"
+    outcome = learndyn("simulate", problem_file, *small, "-o", path, "--method", "overlap_chain")
+    assert outcome.exit_code == 0, outcome.output
+    assert load(path).evidence["method"] == {"kind": "overlap_chain"}
+    outcome = learndyn("simulate", problem_file, *small, "-o", path, "--method", "overlap")
+    assert outcome.exit_code == 2
+    assert "did you mean 'overlap_chain'?" in outcome.stderr
+
+
+def test_the_tolerance_reaches_the_solver(learndyn, problem_file, tmp_path):
+    path = tmp_path / "theory.nc"
+    outcome = learndyn(
+        "solve", problem_file, "-o", path, "--rtol", "1e-6", "--save-at", "linear:11"
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert load(path).evidence["method"]["rtol"] == 1e-6
+
+
+def test_pictures_of_saved_files(finished, learndyn, tmp_path):
+    folder, _ = finished
+    files = folder / "runs.nc", folder / "theory.nc"
+    picture = tmp_path / "picture.svg"
+    outcome = learndyn("plot", *files, "-o", picture, "--observable", "Q", "--observable", "R")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.stdout.strip() == str(picture)
+    assert "<svg" in picture.read_text(encoding="utf-8")
+
+
+def test_a_failing_simulation_does_not_lose_the_theory(learndyn, problem_file, tmp_path):
+    folder = tmp_path / "out"
+    options = ["--save-at", "linear:11", "--output", folder]
+    for size, code, words in ((1, 2, "must be at least 2"), (10**15, 3, "GiB of memory")):
+        outcome = learndyn("run", problem_file, "--size", size, *options)
+        assert outcome.exit_code == code
+        assert words in outcome.stderr
+        assert load(folder / "theory.nc").evidence["kind"] == "theory"
+        (folder / "theory.nc").unlink()
+
+
+def test_old_tables_and_pictures_do_not_stay_beside_a_new_theory(learndyn, problem_file, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "comparison.txt").write_text("agreement", encoding="utf-8")
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    options = ["--size", 1, "--save-at", "linear:11", "--output", folder]
+    assert learndyn("run", problem_file, *options).exit_code == 2
+    assert {path.name for path in folder.iterdir()} == {"theory.nc", "notes.txt"}
+
+
+@pytest.mark.parametrize("count", [2, 0])
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_ctrl_c_keeps_the_finished_networks(
+    command, count, learndyn, problem_file, small, tmp_path, finished, substitute
+):
+    part = some_seeds(load(finished[0] / "runs.nc"), count) if count else None
+
+    def interrupted(*arguments, **options):
+        raise Interrupted(part)
+
+    substitute("simulate", interrupted)
+    output = tmp_path / "out" if command == "run" else tmp_path / "runs.nc"
+    path = tmp_path / "out" / "runs.nc" if command == "run" else output
+    outcome = learndyn(command, problem_file, *small, "--output", output)
+    assert outcome.exit_code == 130
+    if count:
+        assert f"interrupted: 2 of 3 networks were finished and are saved in {path}" in (
+            outcome.stderr
+        )
+        assert load(path)["test_loss"].equals(part["test_loss"])
+    else:
+        assert "none of the 3 networks was finished" in outcome.stderr
+        assert not path.exists()
+    if command == "run":
+        assert load(tmp_path / "out" / "theory.nc").converged
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "{problem}", "--output", "{file}/out"),
+        ("solve", "{problem}", "--output", "{file}/theory.nc"),
+        ("solve", "{problem}", "--output", "{folder}"),
+        ("simulate", "{problem}", "--output", "{file}/runs.nc"),
+        ("demo", "--output", "{file}/report.html"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(
+    arguments, learndyn, problem_file, tmp_path, substitute
+):
+    substitute("solve", must_not_run)
+    substitute("simulate", must_not_run)
+    places = {"problem": problem_file, "file": problem_file, "folder": tmp_path}
+    outcome = learndyn(*(argument.format(**places) for argument in arguments))
+    assert outcome.exit_code == 2, outcome.output
+    assert outcome.stderr.startswith("error: cannot write")
+
+
+def test_a_read_only_folder_is_refused_before_the_work(
+    learndyn, problem_file, tmp_path, monkeypatch, substitute
+):
+    substitute("solve", must_not_run)
+    problem = Problem.from_toml(problem_file)
+    monkeypatch.setattr(Problem, "from_toml", lambda path: problem)
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    folder.chmod(0o555)
+    root = os.geteuid() == 0
+    try:
+        if root:
+            # Nothing is read-only to root.
+            os.seteuid(65534)
+        outcome = learndyn("run", problem_file, "--output", folder)
+    finally:
+        if root:
+            os.seteuid(0)
+    assert outcome.exit_code == 2, outcome.output
+    assert "cannot write to the folder" in outcome.stderr
+    assert "Permission denied" in outcome.stderr
+
+
+def test_a_solver_that_gives_up_has_its_own_exit_code(learndyn, problem_file, substitute):
+    def give_up(*arguments, **options):
+        raise NotConverged("the residual is 0.1; try a smaller step")
+
+    substitute("solve", give_up)
+    outcome = learndyn("solve", problem_file, "-o", problem_file.with_name("theory.nc"))
+    assert outcome.exit_code == 3
+    assert outcome.stderr == "error: the residual is 0.1; try a smaller step\n"

@@ -22,4 +22,6 @@ if __name__ == "__main__":
         for _ in range(30):
             error, gradient = slope(rate)
             rate = float(rate - 2.0 * gradient)
-        print(f"best learning rate {rate:.4f}, final test loss {error:.6f}, gradient {gradient:.1e}")
+        print(
+            f"best learning rate {rate:.4f}, final test loss {error:.6f}, gradient {gradient:.1e}"
+        )

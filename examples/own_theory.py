@@ -27,7 +27,9 @@ class LinearUnit(Network):
 
     def check(self, data, training):
         if training.time is None:
-            raise ld.ProblemError("training.steps", training.steps, "give a time (steps / N) instead")
+            raise ld.ProblemError(
+                "training.steps", training.steps, "give a time (steps / N) instead"
+            )
 
 
 class ExactFormula(Part):
@@ -61,7 +63,9 @@ def finite(problem, size, method, save_at):
 
     def run(seed, report):
         rng = np.random.default_rng(seed)
-        gap = np.full(size, np.sqrt(problem.network.length))  # w* − w; its direction does not matter
+        gap = np.full(
+            size, np.sqrt(problem.network.length)
+        )  # w* − w; its direction does not matter
         errors, step = [], 0
         for save in steps:
             while step < save:

@@ -19,9 +19,9 @@ from learndyn.errors import (
     FileError,
     Interrupted,
     LearndynError,
-    NoTheory,
     NotConverged,
     NotEnoughMemory,
+    NoTheory,
     ProblemError,
 )
 from learndyn.numerics.times import linear_times, log_times

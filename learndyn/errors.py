@@ -38,6 +38,13 @@ class CannotCompare(LearndynError, ValueError):
     """Two solutions do not describe the same problem, or lack error bars."""
 
 
+class UnknownObservable(LearndynError, KeyError):
+    """A solution has no observable of this name."""
+
+    def __str__(self):
+        return str(self.args[0])
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a simulation. `solution` holds the seeds that were finished, or is None."""
 

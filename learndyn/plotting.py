@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from learndyn.compare import Comparison
-from learndyn.errors import FileError, LearndynError, nearest, shown
+from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest, shown
 from learndyn.files import write_atomically
-from learndyn.solution import Solution, UnknownObservable
+from learndyn.solution import Solution
 
 THEORY_COLOUR = "#1a1a1a"
 RUNS_COLOUR = "#0072B2"

@@ -33,7 +33,11 @@ class Problem(Part):
         return content_hash(self)
 
     def to_dict(self):
-        return {"network": self.network.to_dict(), "data": self.data.to_dict(), "training": self.training.to_dict()}
+        return {
+            "network": self.network.to_dict(),
+            "data": self.data.to_dict(),
+            "training": self.training.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, values: dict, name: str = "problem", context=None) -> "Problem":
@@ -66,7 +70,9 @@ class Problem(Part):
         """Write a problem file; `from_toml` gives back an equal problem."""
         text = self.to_text()
         if self != Problem.from_text(text):
-            allowed = "a Python function cannot be written to a file; use a name or Formula(\"…\") instead"
+            allowed = (
+                'a Python function cannot be written to a file; use a name or Formula("…") instead'
+            )
             raise ProblemError("activation", "custom", allowed)
         write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 

@@ -1,6 +1,7 @@
 """`simulate`: finite networks, really trained, many seeds at once."""
 
 import concurrent.futures
+import itertools
 import os
 import threading
 import time
@@ -56,34 +57,37 @@ def simulate(
 def _run_all(run, seeds: list[int], report):
     """Every seed on a pool of threads; what was finished, and the KeyboardInterrupt that cut it short or None."""
     stop = threading.Event()
-    done = dict.fromkeys(seeds, 0.0)
+    finished, under_way = {}, {}
 
     def one(seed):
         def advance(fraction):
             if stop.is_set():
                 raise _Stop
-            done[seed] = fraction
-            report(sum(done.values()) / len(done))
+            under_way[seed] = fraction
+            report((len(finished) + sum(list(under_way.values()))) / len(seeds))
 
         with float64():
-            return run(seed, advance)
+            finished[seed] = run(seed, advance)
+        under_way.pop(seed, None)
 
-    finished = {}
-    interrupt = None
-    with concurrent.futures.ThreadPoolExecutor(min(len(seeds), os.cpu_count() or 1)) as pool:
-        futures = {pool.submit(one, seed): seed for seed in seeds}
+    workers = min(len(seeds), os.cpu_count() or 1)
+    queue, pending, interrupt = iter(seeds), set(), None
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         try:
-            for future in concurrent.futures.as_completed(futures):
-                finished[futures[future]] = future.result()
+            while True:
+                pending |= {
+                    pool.submit(one, seed)
+                    for seed in itertools.islice(queue, workers - len(pending))
+                }
+                if not pending:
+                    break
+                done, pending = concurrent.futures.wait(pending, return_when="FIRST_COMPLETED")
+                for future in done:
+                    future.result()
         except KeyboardInterrupt as error:
             interrupt = error
         finally:
             stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-    if interrupt is not None:
-        for future, seed in futures.items():
-            if future.done() and not future.cancelled() and future.exception() is None:
-                finished[seed] = future.result()
     return finished, interrupt
 
 
@@ -101,7 +105,9 @@ def _collect(finished: dict, theory, problem, size, method, wall_time) -> Soluti
         data[name] = data[name].transpose("seed", *longest[name].dims)
         data[name].attrs = longest[name].attrs
     data[axis].attrs = longest[axis].attrs
-    diverged = [finished[seed].diverged_at for seed in seeds if finished[seed].diverged_at is not None]
+    diverged = [
+        finished[seed].diverged_at for seed in seeds if finished[seed].diverged_at is not None
+    ]
     evidence = {
         "kind": "simulation",
         "theory": theory.name,

@@ -11,19 +11,12 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from learndyn.errors import FileError, LearndynError, nearest
+from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest
 from learndyn.files import write_atomically
 from learndyn.problem import Problem
 
 FORMAT = "learndyn solution"
 FORMAT_VERSION = 1
-
-
-class UnknownObservable(LearndynError, KeyError):
-    """A solution has no observable of this name."""
-
-    def __str__(self):
-        return str(self.args[0])
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

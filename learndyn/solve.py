@@ -67,6 +67,8 @@ def as_dataset(curves: Curves) -> xr.Dataset:
     for name, observable in curves.observables.items():
         values = np.asarray(observable.values)
         attributes = {"long_name": observable.long_name, "units": observable.units}
+        if not observable.judged:
+            attributes["judged"] = 0
         arrays[name] = xr.DataArray(values, dims=observable.dims, attrs=attributes)
     dataset = xr.Dataset(arrays)
     coordinates = {axis: np.arange(length) for axis, length in dataset.sizes.items()}

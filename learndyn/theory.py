@@ -14,12 +14,17 @@ from learndyn.errors import NoTheory, ProblemError
 
 @dataclasses.dataclass(frozen=True)
 class Observable:
-    """One array of a curve: its values, the names of its axes and what it is, in words with the symbol."""
+    """One array of a curve: its values, the names of its axes and what it is, in words with the symbol.
+
+    `judged` is False for a quantity that `compare` should leave out of its verdict because finite networks deviate from
+    the limit by more than O(1/N) in it: one with a kink, such as a maximum.
+    """
 
     dims: tuple[str, ...]
     values: object
     long_name: str
     units: str = "1"
+    judged: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +97,8 @@ def theory_for(problem) -> Theory:
     asked = " on ".join(type(p).__name__ for p in _parts(problem)[:2])
     rows = [f"  {t.network.__name__} on {t.data.__name__} by {t.training.__name__}" for t in known]
     raise NoTheory(
-        f"there is no theory for {asked} by {type(problem.training).__name__}; there is one for\n" + "\n".join(rows)
+        f"there is no theory for {asked} by {type(problem.training).__name__}; there is one for\n"
+        + "\n".join(rows)
     )
 
 

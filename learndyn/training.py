@@ -134,7 +134,9 @@ class GradientDescent(Training):
     def breakpoints(self, end: float) -> list[float]:
         """The times before `end` at which one of the rates is not smooth."""
         rates = [self.learning_rate, self.readout_learning_rate]
-        kinks = {float(t) for rate in rates if isinstance(rate, Schedule) for t in rate.breakpoints()}
+        kinks = {
+            float(t) for rate in rates if isinstance(rate, Schedule) for t in rate.breakpoints()
+        }
         return sorted(t for t in kinks if 0 < t < end)
 
 

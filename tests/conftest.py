@@ -1,7 +1,6 @@
 """Settings shared by all tests: repeatable examples, no display, no leaked precision."""
 
 import os
-
 from pathlib import Path
 
 os.environ["MPLBACKEND"] = "Agg"

@@ -5,9 +5,10 @@ import xarray as xr
 from scipy.stats import t as student
 
 from learndyn.activations import Custom
-from learndyn.compare import compare, independent_looks, max_t_test
+from learndyn.compare import compare
 from learndyn.data import Stream, Teacher
 from learndyn.errors import CannotCompare, ProblemError
+from learndyn.numerics.max_t import independent_looks, max_t_test
 from learndyn.problem import Problem
 from learndyn.solution import Solution, load
 from learndyn.training import GradientDescent

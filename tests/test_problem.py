@@ -99,7 +99,10 @@ GOOD = problem().to_dict()
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"network": {"kind": "two_layr"}}, ["network.kind", "'two_layr'", "did you mean 'two_layer'"]),
+        (
+            {"network": {"kind": "two_layr"}},
+            ["network.kind", "'two_layr'", "did you mean 'two_layer'"],
+        ),
         ({"data": {"batsh": 3}}, ["data.batsh", "did you mean 'batch'"]),
         ({"data": {"batch": 0}}, ["Stream.batch = 0", "at least 1"]),
         ({"data": {"batch": 1.5}}, ["Stream.batch = 1.5", "whole number"]),
@@ -109,7 +112,10 @@ GOOD = problem().to_dict()
         ({"data": {"teacher": 3}}, ["Stream.teacher = 3"]),
         ({"training": {"learning_rate": -0.1}}, ["learning_rate = -0.1", "at least 0"]),
         ({"training": {"learning_rate": "fast"}}, ["learning_rate = 'fast'", "a number"]),
-        ({"training": {"learning_rate": {"kind": "expo"}}}, ["learning_rate.kind", "exponential_decay"]),
+        (
+            {"training": {"learning_rate": {"kind": "expo"}}},
+            ["learning_rate.kind", "exponential_decay"],
+        ),
         ({"training": {"learning_rate": float("inf")}}, ["learning_rate = inf", "finite"]),
         ({"training": {"steps": 3}}, ["steps", "exactly one"]),
         ({"training": {"momentum": 0.9}}, ["training.momentum = 0.9", "must be 0"]),
@@ -123,7 +129,10 @@ GOOD = problem().to_dict()
         ({"network": {"Q": [[float("nan"), 0.0], [0.0, 1.0]]}}, ["TwoLayer.Q", "finite"]),
         ({"network": {"R": [[0.1, 0.0, 0.0], [0.0, 0.1, 0.0]]}}, ["network.R", "column", "(2, 3)"]),
         ({"network": {"R": [[0.1, 0.0]]}}, ["TwoLayer.R", "row", "(1, 2)"]),
-        ({"network": {"R": [[2.0, 0.0], [0.0, 0.1]]}}, ["network.R", "no weights have these overlaps"]),
+        (
+            {"network": {"R": [[2.0, 0.0], [0.0, 0.1]]}},
+            ["network.R", "no weights have these overlaps"],
+        ),
         ({"network": {"readout": [1.0]}}, ["TwoLayer.readout", "per student unit (2)"]),
         ({"network": {"train_readout": "yes"}}, ["train_readout = 'yes'", "true or false"]),
         ({"network": {"activation": "erff"}}, ["activation", "erff", "erf"]),
@@ -159,8 +168,13 @@ def test_file_errors_name_the_file(tmp_path):
 
 def test_reading_a_file_runs_nothing(tmp_path):
     marker = tmp_path / "ran"
-    text = problem().to_text().replace(
-        'activation = "erf"', f"activation = {{ kind = 'formula', formula = '''open('{marker}', 'w')''' }}"
+    text = (
+        problem()
+        .to_text()
+        .replace(
+            'activation = "erf"',
+            f"activation = {{ kind = 'formula', formula = '''open('{marker}', 'w')''' }}",
+        )
     )
     with pytest.raises(ld.ProblemError):
         ld.Problem.from_text(text)

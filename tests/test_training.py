@@ -49,13 +49,17 @@ def test_grids():
     np.testing.assert_array_equal(parse_times("linear:3", 4.0), [0, 2, 4])
 
 
-@pytest.mark.parametrize("save_at", [1, [], [3.0, 1.0], [0.0, 20.0], [-1.0], "often", [[1.0]], [np.nan], [0.0]])
+@pytest.mark.parametrize(
+    "save_at", [1, [], [3.0, 1.0], [0.0, 20.0], [-1.0], "often", [[1.0]], [np.nan], [0.0]]
+)
 def test_bad_times_are_refused(save_at):
     with pytest.raises(ld.ProblemError, match="save_at"):
         resolve_times(save_at, 10.0)
 
 
-@pytest.mark.parametrize("text", ["log", "log:x", "linear:1", "log:10:-1", "cubic:10", "log:10:200"])
+@pytest.mark.parametrize(
+    "text", ["log", "log:x", "linear:1", "log:10:-1", "cubic:10", "log:10:200"]
+)
 def test_bad_grid_words_are_refused(text):
     with pytest.raises(ld.ProblemError, match="save_at"):
         parse_times(text, 100.0)

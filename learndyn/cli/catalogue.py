@@ -86,6 +86,9 @@ def figures(
     from learndyn.progress import progress_bar
 
     known = {figure.name: figure for figure in all_figures()}
+    if not known:
+        say("no theory has pictures to make")
+        return
     if not names:
         entries(
             [

@@ -43,7 +43,7 @@ def _row(a, b) -> int:
     return 6 if a == b else PAIRS.index((min(a, b), max(a, b)))
 
 
-_OTHERS = [tuple(x for x in range(4) if x not in pair) for pair in PAIRS]
+_OTHERS = np.array([[x for x in range(4) if x not in pair] for pair in PAIRS])
 # For the pair ab of each row and the other two, c and d: the rows of cd, ac, ad, bc, bd.
 _AROUND = np.array(
     [
@@ -55,7 +55,7 @@ _TRIPLES = np.array([[p for p, pair in enumerate(PAIRS) if i not in pair] for i 
 
 
 def tolerance(dtype) -> float:
-    """Determinants of correlation matrices below this are zero to rounding."""
+    """Minors of correlation matrices below this are zero to rounding."""
     return 16 * float(jnp.finfo(dtype).eps)
 
 
@@ -88,7 +88,7 @@ def orthant4(r: Float[Array, "6 p"]) -> Float[Array, " p"]:
 @orthant4.defjvp
 def _orthant4_jvp(primals, tangents):
     (r,), (dr,) = primals, tangents
-    slope = pair_orthants(r) * safe_inverse_root((1 - r) * (1 + r)) / (2 * np.pi)
+    slope = pair_orthants(r) * safe_inverse_root(_rest(r)) / (2 * np.pi)
     return orthant4(r), jnp.sum(slope * dr, axis=0)
 
 
@@ -99,14 +99,15 @@ def pair_orthants(r: Float[Array, "6 p"]) -> Float[Array, "6 p"]:
     Averages in which the three pairs of such a triple occur together do not depend on this choice;
     it must only be the same for all three, hence the test on the determinant of the triple.
     """
-    determinants = jnp.concatenate([_determinant3(r[_TRIPLES]), _determinant4(r)[None]])
-    # The parts of such averages cancel only if all use the same rounded determinants. The compiler
-    # may evaluate an expression anew wherever it is used, but the operand of a product only once.
-    determinants = np.eye(5, dtype=r.dtype) @ determinants
-    third, fourth = determinants[np.array(_OTHERS).T]
+    minors = jnp.concatenate(_minors(r))
+    minors = jnp.where(minors > tolerance(r.dtype), minors, 0.0)
+    # The parts of such averages cancel only if all use the same rounded minors. The compiler may
+    # evaluate an expression anew wherever it is used, but the operand of a product only once.
+    minors = np.eye(5, dtype=r.dtype) @ minors
+    third, fourth = minors[_OTHERS.T]
     dependent = (third == 0) | (fourth == 0)
     covariance = jnp.where(dependent, 0.0, _partial_covariance(r))
-    sine = angle(covariance, (1 - r) * (1 + r) * determinants[4])
+    sine = angle(covariance, _rest(r) * minors[4])
     return 0.25 + sine / (2 * np.pi)
 
 
@@ -118,38 +119,37 @@ def correlation_table(r: Float[Array, "m p"], size: int) -> Float[Array, "size s
     return jnp.concatenate([r, jnp.ones_like(r[:1])])[where]
 
 
-def _determinant3(r):
-    """The determinant of a 3×3 correlation matrix, 0 if it vanishes to rounding."""
-    a, b, c = r
-    return _zero_if_tiny(1 - a * a - b * b - c * c + 2 * a * b * c)
+def _minors(r):
+    """The determinants without variable 0, 1, 2, 3 (four rows) and that of the whole (one row).
+
+    det(abcd) = [det(abc) det(abd) − N²] / (1−r_ab²), N the partial covariance of c and d: with the
+    least correlated pair ab it is accurate even if both factors are tiny.
+    """
+    a, b, c = r[_TRIPLES]
+    three = jnp.maximum(1 - a * a - b * b - c * c + 2 * a * b * c, 0.0)
+    third, fourth = three[_OTHERS.T]
+    whole = (third * fourth - _partial_covariance(r) ** 2) * safe_inverse_root(_rest(r)) ** 2
+    best = jnp.argmin(jnp.abs(r), axis=0)[None]
+    return three, jnp.maximum(jnp.take_along_axis(whole, best, axis=0), 0.0)
 
 
-def _determinant4(r):
-    """The determinant of the 4×4 correlation matrix, 0 if it vanishes to rounding."""
-    x, y, z, a, b, c = r
-    loops = (x * c) ** 2 + (y * b) ** 2 + (z * a) ** 2
-    loops = loops - 2 * (x * c * y * b + x * c * z * a + y * b * z * a)
-    triangles = a * b * c + a * x * y + b * x * z + c * y * z
-    return _zero_if_tiny(1 - jnp.sum(r * r, axis=0) + 2 * triangles + loops)
-
-
-def _zero_if_tiny(x):
-    return jnp.where(x > tolerance(x.dtype), x, 0.0)
+def _rest(r):
+    return (1 - r) * (1 + r)
 
 
 def _partial_covariance(r):
     """(1−r_ab²) times the covariance of c and d given a and b, for the pair ab of each row."""
     cd, ac, ad, bc, bd = r[_AROUND]
-    return cd * (1 - r) * (1 + r) - ac * ad - bc * bd + r * (ac * bd + bc * ad)
+    return cd * _rest(r) - ac * ad - bc * bd + r * (ac * bd + bc * ad)
 
 
 def _integral(r):
     """P_4 by the integral along the path of the module's text."""
     cd, ac, ad, bc, bd = r[_AROUND]
     N_0, N_1 = _partial_covariance(r), 2 * cd - ac * ad - bc * bd
-    rest = (1 - r) * (1 + r)
-    E_2, E_3 = jnp.sum(rest, axis=0), jnp.sum(_determinant3(r[_TRIPLES]), axis=0)
-    E_4 = _determinant4(r)
+    rest = _rest(r)
+    E_2 = jnp.sum(rest, axis=0)
+    E_3, E_4 = (jnp.sum(minors, axis=0) for minors in _minors(r))
 
     def add(total, node):
         t, v, weight = node

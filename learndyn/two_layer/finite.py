@@ -239,8 +239,12 @@ def finite(problem, size: int, method, save_at):
     batch = getattr(problem.data, "batch", 1)
     least = K + M + (batch if isinstance(method, OverlapChain) else 0)
     if size < least:
-        raise ProblemError("size", size, f"must be at least {least} for {K} student and {M} teacher units")
-    steps = np.unique(np.rint(resolve_times(save_at, problem.training.time) * size).astype(np.int64))
+        raise ProblemError(
+            "size", size, f"must be at least {least} for {K} student and {M} teacher units"
+        )
+    steps = np.unique(
+        np.rint(resolve_times(save_at, problem.training.time) * size).astype(np.int64)
+    )
     rule = None
     if not closed_form(made.student, made.teacher):
         rule = jax.tree.map(lambda x: x[0], gaussian_rule(K + M, 2**14, 2, seed=0))

@@ -40,7 +40,9 @@ class TwoLayer(Network):
             raise ProblemError("TwoLayer.Q", self.Q, f"must be square; it has shape {self.Q.shape}")
         semidefinite("TwoLayer.Q", self.Q)
         if self.R.shape[0] != self.hidden:
-            allowed = f"must have one row per student unit ({self.hidden}); its shape is {self.R.shape}"
+            allowed = (
+                f"must have one row per student unit ({self.hidden}); its shape is {self.R.shape}"
+            )
             raise ProblemError("TwoLayer.R", self.R, allowed)
         if self.readout is None:
             object.__setattr__(self, "readout", np.ones(self.hidden))
@@ -81,7 +83,9 @@ class TwoLayer(Network):
             raise ProblemError("training.loss", training.loss, allowed)
         if training.readout_learning_rate is not None and not self.train_readout:
             allowed = "has no effect on a fixed readout; set network.train_readout = true, or leave it out"
-            raise ProblemError("training.readout_learning_rate", training.readout_learning_rate, allowed)
+            raise ProblemError(
+                "training.readout_learning_rate", training.readout_learning_rate, allowed
+            )
 
     @classmethod
     def from_weights(

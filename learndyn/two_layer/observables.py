@@ -28,6 +28,9 @@ def observables(test_loss, Q, R, v, T) -> dict[str, Observable]:
         "R": Observable(("time", "student", "teacher"), R, "student–teacher overlaps R"),
         "v": Observable(("time", "student"), v, "readout v"),
         "specialisation": Observable(
-            ("time", "student"), specialisation(Q, R, T), "specialisation of each student unit"
+            ("time", "student"),
+            specialisation(Q, R, T),
+            "specialisation of each student unit",
+            judged=False,
         ),
     }

@@ -20,9 +20,7 @@ from learndyn.two_layer.stream import equations, quadrature_rules
 
 def problem(K=2, M=2, activation="erf", batch=1, noise=0.0, rate=0.5, time=2.0, **options):
     teacher = ld.Teacher.random(activation, M, 30, seed=3, readout=np.linspace(1, 0.5, M))
-    network = ld.TwoLayer.random(
-        K, teacher, 0.8, 30, seed=5, readout_scale=0.9, train_readout=True
-    )
+    network = ld.TwoLayer.random(K, teacher, 0.8, 30, seed=5, readout_scale=0.9, train_readout=True)
     training = ld.GradientDescent(rate, time=time, readout_learning_rate=0.7, **options)
     return ld.Problem(network, ld.Stream(teacher, batch=batch, noise=noise), training)
 

@@ -18,7 +18,9 @@ TIGHT = ld.OrderParameterODE(rtol=1e-11, atol=1e-14)
 
 def problem(K=2, M=2, activation="erf", data=ld.Stream, rate=0.5, time=10.0, seed=0, **options):
     teacher = ld.Teacher.orthonormal(activation, M)
-    training = {k: options.pop(k) for k in ("weight_decay", "readout_learning_rate") if k in options}
+    training = {
+        k: options.pop(k) for k in ("weight_decay", "readout_learning_rate") if k in options
+    }
     source = {k: options.pop(k) for k in ("batch", "noise") if k in options}
     network = ld.TwoLayer.random(K, teacher, 0.5, 200, seed, **options)
     return ld.Problem(
@@ -202,9 +204,7 @@ def test_weight_decay_of_a_linear_unit_is_exact():
 
 def test_trained_readout_of_a_linear_unit_conserves_the_balance():
     """For linear units and flow with η = η_v, d(Q_ii − v_i²)/dt = 0."""
-    made = problem(
-        3, 2, "linear", ld.Population, rate=0.4, train_readout=True, readout_scale=0.8
-    )
+    made = problem(3, 2, "linear", ld.Population, rate=0.4, train_readout=True, readout_scale=0.8)
     solution = ld.solve(made, TIGHT)
     balance = np.diagonal(solution["Q"], axis1=1, axis2=2) - solution["v"].values ** 2
     np.testing.assert_allclose(balance, np.broadcast_to(balance[0], balance.shape), atol=1e-10)
@@ -229,7 +229,9 @@ def test_piecewise_rate_is_two_trainings_in_a_row():
 
 def test_stated_accuracy_bounds_the_error():
     made = problem(3, 3, time=100.0, noise=0.1)
-    rough, fine = (ld.solve(made, ld.OrderParameterODE(rtol=r, atol=1e-3 * r)) for r in (1e-6, 1e-11))
+    rough, fine = (
+        ld.solve(made, ld.OrderParameterODE(rtol=r, atol=1e-3 * r)) for r in (1e-6, 1e-11)
+    )
     for name in ("test_loss", "Q", "R"):
         error = np.abs(rough[name] - fine[name]).max()
         assert error <= rough.evidence["accuracy"][name]
@@ -295,5 +297,7 @@ def test_specialisation_counts_the_lead_over_the_second_teacher():
 def test_too_many_units_for_the_memory_are_refused(monkeypatch):
     made = problem(10, 10)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2**16))
-    with pytest.raises(ld.NotEnoughMemory, match=r"10 student and 10 teacher units .* 0\.0 GiB are free"):
+    with pytest.raises(
+        ld.NotEnoughMemory, match=r"10 student and 10 teacher units .* 0\.0 GiB are free"
+    ):
         ld.solve(made)

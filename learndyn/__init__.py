@@ -41,7 +41,7 @@ from learndyn.training import (
 )
 from learndyn.two_layer.finite import SGD, OverlapChain, PopulationDescent
 from learndyn.two_layer.network import TwoLayer
-from learndyn.two_layer.stream import OrderParameterODE
+from learndyn.two_layer.ode import OrderParameterODE
 
 __version__ = version("learndyn")
 

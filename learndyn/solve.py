@@ -19,9 +19,9 @@ def solve(problem, method=None, *, save_at=None, seed: int = 0, progress: bool =
     """The learning curve of `problem` in the limit of a large network.
 
     `method` says how, where the theory has a choice. `save_at` is a number of times, an array of times
-    (`linear_times`, `log_times`), or None for 201 equally spaced ones. `seed` matters only to methods that draw samples.
-    Raises `NoTheory` where none is known and `NotConverged` where the solver gave up; a training that diverges is not an
-    error: the curve ends there and `diverged_at` is set.
+    (`linear_times`, `log_times`), or None for 201 equally spaced ones. `seed` matters only to methods that draw
+    samples. Raises `NoTheory` where none is known and `NotConverged` where the solver gave up; a training that
+    diverges is not an error: the curve ends there and `diverged_at` is set.
     """
     theory = theory_for(problem)
     method = choose(method, theory.methods, "method")

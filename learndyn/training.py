@@ -113,8 +113,9 @@ class GradientDescent(Training):
     """Gradient descent, stochastic where the data say so.
 
     Its length is `steps`, or `time` where the theory measures training in time; the network's page says which, and how
-    the rate of the finite network follows from `learning_rate` (η). `readout_learning_rate` (η_v) is the rate of a trained
-    readout, equal to `learning_rate` unless given. `loss` says whether the loss of several examples is their mean or sum.
+    the rate of the finite network follows from `learning_rate` (η). `readout_learning_rate` (η_v) is the rate of a
+    trained readout, equal to `learning_rate` unless given. `loss` says whether the loss of several examples is their
+    mean or sum.
     """
 
     learning_rate: float | Schedule = field(_rate)

@@ -159,7 +159,7 @@ def test_missing_pieces_are_named():
 
 
 def test_file_errors_name_the_file(tmp_path):
-    with pytest.raises(ld.FileError, match="nowhere.toml"):
+    with pytest.raises(ld.FileError, match=r"nowhere\.toml"):
         ld.Problem.from_toml(tmp_path / "nowhere.toml")
     (tmp_path / "broken.toml").write_text("[network\nkind = 3")
     with pytest.raises(ld.ProblemError, match=r"broken\.toml.*line 1"):

@@ -24,7 +24,7 @@ def chunked(function, indices: tuple[np.ndarray, ...], chunk: int):
     `function` returns an array whose last axis has one entry per index.
     """
     P = len(indices[0])
-    if P <= chunk:
+    if chunk >= P:
         return function(*indices)
     count = -(-P // chunk)
     chunk = -(-P // count)

@@ -1,21 +1,23 @@
-"""Two-layer networks: online learning (`stream.py`) and the finite networks it describes (`finite.py`)."""
+"""Two-layer networks: online learning (`stream.py`, `ode.py`) and the finite networks
+it describes (`finite.py`)."""
 
 from pathlib import Path
 
 from learndyn.data import Population, Stream
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent
-from learndyn.two_layer import finite, stream
+from learndyn.two_layer import figures as figures
+from learndyn.two_layer import finite, ode
 from learndyn.two_layer.network import TwoLayer
 
 _folder = Path(__file__).parent
 _shared = {
     "network": TwoLayer,
     "training": GradientDescent,
-    "solve": stream.solve,
-    "trace": stream.trace,
+    "solve": ode.solve,
+    "trace": ode.trace,
     "finite": finite.finite,
-    "methods": (stream.OrderParameterODE,),
+    "methods": (ode.OrderParameterODE,),
     "exactness": "exact as N → ∞",
 }
 

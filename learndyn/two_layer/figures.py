@@ -148,8 +148,8 @@ for _name, _title, _caption, _minutes, _make in (
     (
         "primer-3",
         "Large initial weights produce individual differences",
-        f"{_setting}, η_v = η, K = 4; four random initial states at each of three scales (first and second layer alike), "
-        "each with its own theory curve and one SGD run.",
+        f"{_setting}, η_v = η, K = 4; four random initial states at each of three scales (first and second layer "
+        "alike), each with its own theory curve and one SGD run.",
         1.5,
         figure_3,
     ),

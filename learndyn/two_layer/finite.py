@@ -4,8 +4,8 @@ Three ways to the same observables: `SGD` moves the N-dimensional weights exampl
 overlaps themselves from their exact law at finite N, at a cost that does not depend on N; `PopulationDescent` moves the
 weights down the exact gradient of the expected loss, in steps of 1/N. The update rules are in `TwoLayer`'s docstring.
 
-Random numbers are drawn on the host in blocks of a fixed number of steps, so that a seed's curve depends neither on when
-it is recorded nor on the other seeds.
+Random numbers are drawn on the host in blocks of a fixed number of steps, so that a seed's curve depends neither on
+when it is recorded nor on the other seeds.
 """
 
 import abc
@@ -247,7 +247,7 @@ def finite(problem, size: int, method, save_at):
     )
     rule = None
     if not closed_form(made.student, made.teacher):
-        rule = jax.tree.map(lambda x: x[0], gaussian_rule(K + M, 2**14, 2, seed=0))
+        rule = gaussian_rule(K + M, 2**14, 1, seed=0).replicate(0)
     if isinstance(method, PopulationDescent):
         dynamics = _ExpectedDescent(made, start, size, batch, rule)
     else:

@@ -12,8 +12,8 @@ from learndyn.part import array, boolean, field, number, optional, part, traced,
 class TwoLayer(Network):
     """A network of K hidden units on N inputs, ŷ = Σ_i v_i g(λ_i), λ_i = w_i·x/√N, with x ~ N(0, 1_N).
 
-    The sum is not divided by K, and the entries of w_i are of order one. Gaussian inputs make the network's law depend on
-    its weights only through the overlaps with which it starts,
+    The sum is not divided by K, and the entries of w_i are of order one. Gaussian inputs make the network's law depend
+    on its weights only through the overlaps with which it starts,
 
         Q_ik = w_i·w_k/N  (K×K),    R_in = w_i·w*_n/N  (K×M: row student, column teacher),
 

@@ -8,8 +8,9 @@ from learndyn.theory import Observable
 def specialisation(Q, R, T, xp=np):
     """How specialised each student unit is: its largest |cosine| with a teacher unit minus the second largest.
 
-    The cosine is R_in/√(Q_ii T_nn); 1 is a unit that has become one teacher unit of an orthogonal teacher, 0 a unit that
-    treats two teacher units alike. With a single teacher unit it is the |cosine| itself. Q and R may have leading axes.
+    The cosine is R_in/√(Q_ii T_nn); 1 is a unit that has become one teacher unit of an orthogonal teacher, 0 a unit
+    that treats two teacher units alike. With a single teacher unit it is the |cosine| itself. Q and R may have
+    leading axes.
     """
     student = xp.diagonal(Q, axis1=-2, axis2=-1)[..., :, None]
     lengths = xp.sqrt(student * xp.diagonal(T))

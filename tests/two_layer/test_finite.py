@@ -15,7 +15,8 @@ from scipy import stats
 import learndyn as ld
 from learndyn.numerics.precision import float64
 from learndyn.two_layer.finite import _Chain, _Descent, draw_weights, overlaps
-from learndyn.two_layer.stream import equations, quadrature_rules
+from learndyn.two_layer.ode import quadrature_rules
+from learndyn.two_layer.stream import equations
 
 
 def problem(K=2, M=2, activation="erf", batch=1, noise=0.0, rate=0.5, time=2.0, **options):

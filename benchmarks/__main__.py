@@ -1,0 +1,20 @@
+"""Run the benchmarks: all, or those whose names are given."""
+
+import sys
+
+from benchmarks import two_layer
+
+BENCHMARKS = {"two_layer": two_layer.run}
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            sys.exit(f"unknown benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
+    for name in names:
+        print(f"\n{name}")
+        BENCHMARKS[name]()
+
+
+main()

@@ -1,0 +1,195 @@
+"""Integrating the order-parameter equations: adaptive steps, error control, divergence, accuracy."""
+
+from typing import NamedTuple
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from learndyn.errors import NotConverged
+from learndyn.memory import require_memory
+from learndyn.numerics.gaussian import closed_form, gaussian_rule
+from learndyn.numerics.times import resolve_times
+from learndyn.part import Part, field, number, whole
+from learndyn.theory import Curves
+from learndyn.two_layer.observables import observables, specialisation
+from learndyn.two_layer.stream import Equations, OrderParameters, equations
+
+CHUNKS = 8
+"""An expensive integration is cut into this many calls, so that progress shows and Ctrl-C works."""
+
+
+class OrderParameterODE(Part):
+    """Integrate the order-parameter equations by an adaptive Runge–Kutta method of order 8.
+
+    `rtol`, `atol` bound the local error. Activations without closed-form integrals use `replicates` independent
+    quadrature rules of `points` points each; their spread is the error estimate.
+    """
+
+    rtol: float = field(number(above=0), default=1e-9)
+    atol: float = field(number(above=0), default=1e-12)
+    max_steps: int = field(whole(1), default=1_000_000)
+    points: int = field(whole(16), default=2**12)
+    replicates: int = field(whole(2), default=4)
+
+
+class Segment(NamedTuple):
+    """What one call of the integrator returns."""
+
+    states: OrderParameters
+    losses: Array
+    reached: Array
+    steps: Array
+
+
+def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, differentiable):
+    """The states and losses at `times`, from the state `y` at `t0`. Times not reached are infinite."""
+    bound = 1e10 * (1 + jnp.max(jnp.abs(y.Q)) + jnp.max(jnp.abs(made.T)))
+
+    def diverged(t, state, args, **_):
+        return jnp.max(jnp.abs(state.Q)) > bound
+
+    controller = diffrax.PIDController(rtol=tolerance[0], atol=tolerance[1])
+    if len(jumps):
+        controller = diffrax.ClipStepSizeController(controller, jump_ts=jumps)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, state, args: made.velocity(t, state, rule)),
+        diffrax.Dopri8(),
+        t0=t0,
+        t1=times[-1],
+        # A guess, which the controller mends; asking for a better one would compile the right-hand side twice more.
+        dt0=1e-4 * (times[-1] - t0),
+        y0=y,
+        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
+        stepsize_controller=controller,
+        max_steps=max_steps,
+        adjoint=diffrax.RecursiveCheckpointAdjoint() if differentiable else diffrax.ForwardMode(),
+        event=None if differentiable else diffrax.Event(diverged),
+        throw=False,
+    )
+    states = solution.ys[0]  # pyright: ignore[reportOptionalSubscript]
+    losses = jax.vmap(lambda state: made.test_loss(state, rule))(states)
+    reached = solution.ts[1][-1]  # pyright: ignore[reportOptionalSubscript]
+    return Segment(states, losses, reached, solution.stats["num_steps"])
+
+
+@eqx.filter_jit
+def _integrate(made, y, rules, t0, times, jumps, tolerance, max_steps):
+    """`integrate` for every quadrature rule (leading axis of `y` and of `rules`), or once without one."""
+
+    def one(y, rule):
+        return integrate(made, y, rule, t0, times, jumps, tolerance, max_steps, False)
+
+    if rules is None:
+        return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], y), None))
+    return jax.vmap(one)(y, rules)
+
+
+def quadrature_rules(made: Equations, K: int, method: OrderParameterODE, seed: int):
+    """None where the averages have a closed form, else the quadrature rules, one per replicate."""
+    if closed_form(made.student, made.teacher):
+        return None
+    return gaussian_rule(K + made.T.shape[0], method.points, method.replicates, seed)
+
+
+def trace(problem, method: OrderParameterODE, save_at=None) -> dict[str, Array]:
+    """The observables as a pure JAX function of the numbers in the problem, for `jax.grad`, `jit` and `vmap`."""
+    times = resolve_times(save_at, problem.training.time)
+    made, y = equations(problem)
+    rules = quadrature_rules(made, y.v.shape[0], method, seed=0)
+    rule = None if rules is None else rules.replicate(0)
+    jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
+    tolerance = jnp.asarray([method.rtol, method.atol])
+    segment = integrate(
+        made, y, rule, 0.0, jnp.asarray(times), jumps, tolerance, method.max_steps, True
+    )
+    Q, R, v = segment.states
+    special = specialisation(Q, R, made.T, jnp)
+    return {"test_loss": segment.losses, "Q": Q, "R": R, "v": v, "specialisation": special}
+
+
+def solve(problem, method: OrderParameterODE, save_at, seed: int, report) -> Curves:
+    """Integrate twice, the second time with ten times looser tolerances; the difference is the stated accuracy."""
+    times = resolve_times(save_at, problem.training.time)
+    K, M = problem.network.R.shape
+    _require_memory(K, M, method, problem)
+    made, y = equations(problem)
+    rules = quadrature_rules(made, K, method, seed)
+    jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
+    tolerance = jnp.asarray([method.rtol, method.atol])
+    arguments = (made, y, rules, times, jumps, method.max_steps)
+    values, steps = _sweep(*arguments, tolerance, lambda done: report(0.6 * done))
+    loose, _ = _sweep(*arguments, 10 * tolerance, lambda done: report(0.6 + 0.4 * done))
+
+    reached = min(len(values["test_loss"][0]), len(loose["test_loss"][0]))
+    accuracy = {}
+    for name, array in values.items():
+        array, other = array[:, :reached], loose[name][:, :reached]
+        accuracy[name] = float(np.max(np.abs(array.mean(0) - other.mean(0)), initial=0.0))
+        if rules is not None:
+            spread = array.std(0, ddof=1) / np.sqrt(len(array))
+            accuracy[name] += float(np.max(spread, initial=0.0))
+    means = {name: array[:, :reached].mean(0) for name, array in values.items()}
+    curves = observables(T=problem.data.teacher.T, **means)
+    return Curves(
+        curves,
+        times[:reached],
+        diverged_at=float(times[reached]) if reached < len(times) else None,
+        evidence={
+            "tolerances": {"rtol": method.rtol, "atol": method.atol},
+            "accuracy": accuracy,
+            "averages": "closed form" if rules is None else "quadrature",
+            "integration_steps": steps,
+        },
+    )
+
+
+def _sweep(made, y, rules, times, jumps, max_steps, tolerance, report):
+    """All of `times`, in equal chunks; arrays have a leading axis of replicates and end where training diverged."""
+    replicates = 1 if rules is None else jax.tree.leaves(rules)[0].shape[0]
+    y = jax.tree.map(lambda x: jnp.broadcast_to(x, (replicates, *x.shape)), y)
+    K, M = y.R.shape[1:]
+    expensive = rules is not None or (K * (K + M)) ** 2 > 1e5
+    chunks = CHUNKS if expensive and len(times) >= 2 * CHUNKS else 1
+    length = -(-len(times) // chunks)
+    # Equal chunks compile once: the last interval is cut into pieces to fill up the last chunk.
+    spare = length * chunks - len(times)
+    start = times[-2] if len(times) > 1 else 0.0
+    padded = np.concatenate([times[:-1], np.linspace(start, times[-1], spare + 2)[1:]])
+    pieces, t0, steps = [], 0.0, 0
+    for chunk in range(chunks):
+        segment_times = padded[chunk * length : (chunk + 1) * length]
+        segment = _integrate(
+            made, y, rules, jnp.asarray(t0), jnp.asarray(segment_times), jumps, tolerance, max_steps
+        )
+        steps += int(np.max(segment.steps))
+        pieces.append((segment.losses, *segment.states))
+        finite = np.isfinite(segment.losses).all()
+        stopped = float(np.min(segment.reached))
+        if not finite and int(np.max(segment.steps)) >= max_steps:
+            raise NotConverged(
+                f"the integrator used up max_steps = {max_steps} at time {stopped:.6g} of {times[-1]:.6g}; "
+                "give OrderParameterODE a larger max_steps or larger tolerances"
+            )
+        if not finite:
+            break
+        y = jax.tree.map(lambda x: x[:, -1], segment.states)
+        t0 = segment_times[-1]
+        report((chunk + 1) / chunks)
+    arrays = [np.concatenate([np.asarray(piece[i]) for piece in pieces], axis=1) for i in range(4)]
+    finite = np.all([np.isfinite(a).all(axis=(0, *range(2, a.ndim))) for a in arrays], axis=0)
+    reached = len(finite) if finite.all() else int(np.argmin(finite))
+    keep = np.r_[0 : len(times) - 1, len(padded) - 1]
+    keep = keep[keep < reached]
+    return dict(zip(("test_loss", "Q", "R", "v"), (a[:, keep] for a in arrays), strict=True)), steps
+
+
+def _require_memory(K: int, M: int, method: OrderParameterODE, problem) -> None:
+    n = K + M
+    needed = 20 * 8 * (K * n * n + n * n)
+    if not closed_form(problem.network.activation, problem.data.teacher.activation):
+        needed += 8 * 8 * method.points * method.replicates * n
+    require_memory(needed, f"a solve with {K} student and {M} teacher units", "use fewer units")

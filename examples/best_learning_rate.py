@@ -1,6 +1,7 @@
 """`jax.grad` through a whole learning curve: the learning rate with the smallest final error."""
 
 import jax
+from scipy.optimize import brentq
 
 import learndyn as ld
 
@@ -17,11 +18,7 @@ def final_error(learning_rate):
 
 if __name__ == "__main__":
     with jax.enable_x64(True):
-        slope = jax.jit(jax.value_and_grad(final_error))
-        rate = 0.5
-        for _ in range(30):
-            error, gradient = slope(rate)
-            rate = float(rate - 2.0 * gradient)
-        print(
-            f"best learning rate {rate:.4f}, final test loss {error:.6f}, gradient {gradient:.1e}"
-        )
+        both = jax.jit(jax.value_and_grad(final_error))
+        best = brentq(lambda rate: float(both(rate)[1]), 0.05, 1.0)
+        error, slope = both(best)
+    print(f"best learning rate {best:.4f}: final test loss {error:.6f}, slope {slope:.0e}")

@@ -21,14 +21,25 @@ from learndyn.theory import Curves, Observable, Theory, register
 
 
 class LinearUnit(Network):
-    """One linear unit that starts from zero weights times nothing: its initial error is |w* |²/N = `length`."""
+    """One linear unit, which starts at the squared distance |w − w*|²/N = `initial_error` from its teacher."""
 
-    length: float = field(number(above=0), default=1.0)
+    initial_error: float = field(number(above=0), default=1.0)
 
     def check(self, data, training):
+        if not isinstance(data, ld.Stream):
+            return  # `solve` then says which data there is a theory for
         if training.time is None:
             raise ld.ProblemError(
                 "training.steps", training.steps, "give a time (steps / N) instead"
+            )
+        number(above=0, below=2)(training.learning_rate, "training.learning_rate")
+        if training != ld.GradientDescent(training.learning_rate, time=training.time):
+            raise ld.ProblemError(
+                "training", training.to_dict(), "only learning_rate and time have a meaning here"
+            )
+        if data != ld.Stream(ld.Teacher.orthonormal("linear", hidden=1), noise=data.noise):
+            raise ld.ProblemError(
+                "data", data.to_dict(), "must have batch 1 and a teacher of one linear unit, T = 1"
             )
 
 
@@ -51,9 +62,8 @@ def solve(problem, method, save_at, seed, report):
     eta, sigma = problem.training.learning_rate, problem.data.noise
     rate = eta * (2 - eta)
     floor = eta**2 * sigma**2 / rate
-    error = (problem.network.length - floor) * np.exp(-rate * times) + floor
-    evidence = {"accuracy": {"test_loss": 1e-15}}
-    return Curves(observables(error), times, evidence=evidence)
+    error = (problem.network.initial_error - floor) * np.exp(-rate * times) + floor
+    return Curves(observables(error), times, evidence={"accuracy": {"test_loss": 1e-15}})
 
 
 def finite(problem, size, method, save_at):
@@ -63,9 +73,8 @@ def finite(problem, size, method, save_at):
 
     def run(seed, report):
         rng = np.random.default_rng(seed)
-        gap = np.full(
-            size, np.sqrt(problem.network.length)
-        )  # w* − w; its direction does not matter
+        # The gap w* − w; by symmetry its direction does not matter.
+        gap = np.full(size, np.sqrt(problem.network.initial_error))
         errors, step = [], 0
         for save in steps:
             while step < save:
@@ -88,7 +97,7 @@ register(
         training=ld.GradientDescent,
         summary="closed solution of a linear unit",
         exactness="exact as N → ∞",
-        reference="Heskes & Kappen 1991",
+        reference="Werfel, Xie & Seung 2005",
         solve=solve,
         finite=finite,
         methods=(ExactFormula,),

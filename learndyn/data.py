@@ -1,6 +1,7 @@
 """Where the examples come from: data sources and the teachers that label them."""
 
 import abc
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,17 @@ def semidefinite(name: str, matrix, tolerance: float = 1e-10) -> None:
         raise ProblemError(name, matrix.tolist(), allowed)
 
 
+def settle_readout(network, units: int) -> None:
+    """Set the readout of a network or teacher to ones unless it was given, with one entry per unit."""
+    readout = network.readout
+    if readout is None:
+        readout = array(1)(np.ones(units), "readout")
+    if readout.shape != (units,):
+        allowed = f"must have one entry per hidden unit ({units})"
+        raise ProblemError(f"{type(network).__name__}.readout", readout.tolist(), allowed)
+    object.__setattr__(network, "readout", readout)
+
+
 class Teacher(Part):
     """A fixed two-layer network that labels Gaussian inputs: y = Σ_n v*_n g(ρ_n), ρ_n = w*_n·x/√N.
 
@@ -32,17 +44,13 @@ class Teacher(Part):
 
     activation: Activation = field(part(Activation, convert=as_activation))
     T: np.ndarray = field(array(2))
-    readout: np.ndarray | None = field(optional(array(1)), default=None)
+    readout: Any = field(optional(array(1)), default=None)
 
     def validate(self):
         if self.T.shape[0] != self.T.shape[1]:
             raise ProblemError("Teacher.T", self.T, f"must be square; it has shape {self.T.shape}")
         semidefinite("Teacher.T", self.T)
-        if self.readout is None:
-            object.__setattr__(self, "readout", np.ones(self.hidden))
-        if self.readout.shape != (self.hidden,):
-            allowed = f"must have one entry per teacher unit ({self.hidden})"
-            raise ProblemError("Teacher.readout", self.readout, allowed)
+        settle_readout(self, self.hidden)
 
     @property
     def hidden(self) -> int:
@@ -52,7 +60,8 @@ class Teacher(Part):
     @classmethod
     def orthonormal(cls, activation, hidden: int, readout=None) -> "Teacher":
         """M units with orthogonal weights of length √N: T = 1."""
-        return cls(activation, np.eye(whole(1)(hidden, "Teacher.hidden")), readout)
+        M = whole(1)(hidden, "Teacher.hidden")
+        return cls(activation, np.eye(M), readout)
 
     @classmethod
     def from_weights(cls, activation, weights, readout=None) -> "Teacher":

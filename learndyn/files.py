@@ -8,7 +8,7 @@ from pathlib import Path
 from learndyn.errors import FileError
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Call `write` with a temporary path in the same folder, then rename the result to `path`.
 
     A crash leaves the old file or none, never half a file. Raises `FileError` where the folder cannot be written to.

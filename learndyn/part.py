@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.core
 import numpy as np
 
 from learndyn.errors import ProblemError, nearest

@@ -192,10 +192,9 @@ def _method(method) -> str:
     """The kind of a method and its settings, in words."""
     if not isinstance(method, dict):
         return str(method or "")
-    settings = [
-        f"{key} {value:g}" for key, value in method.items() if isinstance(value, int | float)
-    ]
-    return ", ".join([str(method.get("kind", "")).replace("_", " "), *settings])
+    numbers = {key: value for key, value in method.items() if isinstance(value, int | float)}
+    settings = [f"{key} {value:g}" for key, value in numbers.items()]
+    return ", ".join([str(method.get("kind", "")), *settings]).replace("_", " ")
 
 
 def _trained(solution: Solution | None) -> str:

@@ -1,8 +1,10 @@
 """`simulate`: finite networks, really trained, many seeds at once."""
 
 import concurrent.futures
+import contextlib
 import itertools
 import os
+import signal
 import threading
 import time
 
@@ -47,15 +49,17 @@ def simulate(
     with float64():
         run = theory.finite(problem, size, method, save_at)
     with progress_bar(progress, f"training {count} networks of size {size}") as report:
-        finished, error = _run_all(run, list(numbers), report)
+        finished, interrupted = _run_all(run, list(numbers), report)
+    if interrupted and not finished:
+        raise Interrupted
     solution = _collect(finished, theory, problem, size, method, time.perf_counter() - start)
-    if error is not None:
-        raise Interrupted(solution) from error
+    if interrupted:
+        raise Interrupted(solution)
     return solution
 
 
-def _run_all(run, seeds: list[int], report):
-    """Every seed on a pool of threads; what was finished, and the KeyboardInterrupt that cut it short or None."""
+def _run_all(run, seeds: list[int], report) -> tuple[dict, bool]:
+    """Every seed on a pool of threads: what was finished, and whether Ctrl-C cut it short."""
     stop = threading.Event()
     finished, under_way = {}, {}
 
@@ -66,35 +70,44 @@ def _run_all(run, seeds: list[int], report):
             under_way[seed] = fraction
             report((len(finished) + sum(list(under_way.values()))) / len(seeds))
 
-        with float64():
+        with float64(), contextlib.suppress(_Stop):
             finished[seed] = run(seed, advance)
         under_way.pop(seed, None)
 
     workers = min(len(seeds), os.cpu_count() or 1)
-    queue, pending, interrupt = iter(seeds), set(), None
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    queue, pending = iter(seeds), set()
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool, _ctrl_c_sets(stop):
         try:
-            while True:
-                pending |= {
-                    pool.submit(one, seed)
-                    for seed in itertools.islice(queue, workers - len(pending))
-                }
+            while not stop.is_set():
+                free = workers - len(pending)
+                pending |= {pool.submit(one, seed) for seed in itertools.islice(queue, free)}
                 if not pending:
-                    break
-                done, pending = concurrent.futures.wait(pending, return_when="FIRST_COMPLETED")
+                    return finished, False
+                done, pending = concurrent.futures.wait(pending, 0.2, "FIRST_COMPLETED")
                 for future in done:
                     future.result()
-        except KeyboardInterrupt as error:
-            interrupt = error
         finally:
             stop.set()
-    return finished, interrupt
+    return finished, True
 
 
-def _collect(finished: dict, theory, problem, size, method, wall_time) -> Solution | None:
+@contextlib.contextmanager
+def _ctrl_c_sets(stop: threading.Event):
+    """Ctrl-C sets `stop` instead of raising: an exception may be raised, and lost, inside a callback of JAX."""
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _collect(finished: dict, theory, problem, size, method, wall_time) -> Solution:
     """One dataset with the axis "seed"; a seed that diverged early is NaN from there on."""
-    if not finished:
-        return None
     seeds = sorted(finished)
     axis = finished[seeds[0]].axis
     datasets = [as_dataset(finished[seed]) for seed in seeds]

@@ -4,6 +4,7 @@ import time
 from importlib.metadata import version
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
@@ -49,7 +50,7 @@ def trace(problem, method=None, *, save_at=None) -> dict[str, jax.Array]:
     numbers for its fields, and transform it inside `with jax.enable_x64(True):`. No evidence is gathered and divergence
     is not caught.
     """
-    if not jax.config.jax_enable_x64 and any(map(traced, jax.tree.leaves(problem))):
+    if jnp.result_type(float) != jnp.float64 and any(map(traced, jax.tree.leaves(problem))):
         raise LearndynError(
             "derivatives of a learning curve need 64-bit numbers; wrap the call that transforms `trace` in "
             "`with jax.enable_x64(True):`"
@@ -66,12 +67,12 @@ def as_dataset(curves: Curves) -> xr.Dataset:
     arrays = {}
     for name, observable in curves.observables.items():
         values = np.asarray(observable.values)
-        attributes = {"long_name": observable.long_name, "units": observable.units}
+        attributes: dict = {"long_name": observable.long_name, "units": observable.units}
         if not observable.judged:
             attributes["judged"] = 0
         arrays[name] = xr.DataArray(values, dims=observable.dims, attrs=attributes)
     dataset = xr.Dataset(arrays)
-    coordinates = {axis: np.arange(length) for axis, length in dataset.sizes.items()}
+    coordinates: dict = {axis: np.arange(length) for axis, length in dataset.sizes.items()}
     words = {"time": "time t = steps / N", "step": "step"}[curves.axis]
     coordinates[curves.axis] = (curves.axis, np.asarray(curves.times), {"long_name": words})
     return dataset.assign_coords(coordinates)

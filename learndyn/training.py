@@ -17,7 +17,8 @@ class Schedule(Part):
     """
 
     @abc.abstractmethod
-    def __call__(self, t): ...
+    def __call__(self, t) -> jax.Array:
+        """The rate at time t."""
 
     def breakpoints(self) -> list[float]:
         """Times at which the schedule is not smooth; an adaptive solver steps exactly onto them."""

@@ -133,7 +133,7 @@ GOOD = problem().to_dict()
             {"network": {"R": [[2.0, 0.0], [0.0, 0.1]]}},
             ["network.R", "no weights have these overlaps"],
         ),
-        ({"network": {"readout": [1.0]}}, ["TwoLayer.readout", "per student unit (2)"]),
+        ({"network": {"readout": [1.0]}}, ["TwoLayer.readout", "per hidden unit (2)"]),
         ({"network": {"train_readout": "yes"}}, ["train_readout = 'yes'", "true or false"]),
         ({"network": {"activation": "erff"}}, ["activation", "erff", "erf"]),
         ({"optimiser": {"kind": "adam"}}, ["optimiser", "unknown table"]),

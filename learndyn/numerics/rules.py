@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from learndyn.errors import ProblemError
 
@@ -73,6 +72,9 @@ def _grids(n: int, per_axis: int, replicates: int) -> Rule:
 
 
 def _scrambles(n: int, log_points: int, replicates: int, seed: int, match_moments: bool) -> Rule:
+    # A slow import, which few need.
+    from scipy.stats import qmc
+
     S = 2**log_points
     children = np.random.SeedSequence(seed).spawn(replicates)
     sets = []

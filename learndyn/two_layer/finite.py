@@ -276,7 +276,9 @@ def finite(problem, size: int, method, save_at):
                 break
             records.append((loss, *y))
         columns = [np.stack(column) for column in zip(*records, strict=True)]
-        curves = observables(*columns, problem.data.teacher.T)
+        names = ("test_loss", "Q", "R", "v")
+        measured = dict(zip(names, columns, strict=True))
+        curves = observables(T=problem.data.teacher.T, **measured)
         times = steps / size
         reached = len(records)
         diverged_at = float(times[reached]) if reached < len(times) else None

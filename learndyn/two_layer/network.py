@@ -1,9 +1,11 @@
 """The two-layer network and its initial state."""
 
+from typing import Any
+
 import numpy as np
 
 from learndyn.activations import Activation, as_activation
-from learndyn.data import Population, Stream, Teacher, semidefinite
+from learndyn.data import Population, Stream, Teacher, semidefinite, settle_readout
 from learndyn.errors import ProblemError
 from learndyn.network import Network
 from learndyn.part import array, boolean, field, number, optional, part, traced, whole
@@ -32,7 +34,7 @@ class TwoLayer(Network):
     activation: Activation = field(part(Activation, convert=as_activation))
     Q: np.ndarray = field(array(2))
     R: np.ndarray = field(array(2))
-    readout: np.ndarray | None = field(optional(array(1)), default=None)
+    readout: Any = field(optional(array(1)), default=None)
     train_readout: bool = field(boolean, default=False)
 
     def validate(self):
@@ -44,11 +46,7 @@ class TwoLayer(Network):
                 f"must have one row per student unit ({self.hidden}); its shape is {self.R.shape}"
             )
             raise ProblemError("TwoLayer.R", self.R, allowed)
-        if self.readout is None:
-            object.__setattr__(self, "readout", np.ones(self.hidden))
-        if self.readout.shape != (self.hidden,):
-            allowed = f"must have one entry per student unit ({self.hidden})"
-            raise ProblemError("TwoLayer.readout", self.readout, allowed)
+        settle_readout(self, self.hidden)
 
     @property
     def hidden(self) -> int:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from learndyn.numerics.factor import psd_factor
 from learndyn.numerics.precision import float64
 
+factor = jax.jit(psd_factor)
+
 
 @given(
     n=st.integers(1, 8), rank=st.integers(0, 8), seed=st.integers(0, 10**6), zero=st.booleans()
@@ -21,7 +23,7 @@ def test_the_factor_reproduces_any_semidefinite_matrix(n, rank, seed, zero):
         A[rng.integers(n)] = 0.0
     C = A @ A.T
     with float64():
-        L = np.asarray(psd_factor(jnp.asarray(C)))
+        L = np.asarray(factor(jnp.asarray(C)))
     assert np.array_equal(L, np.tril(L))
     # Backward stable: n roundings per entry, each of the size of the diagonal. Quantised entries
     # keep the pivots either zero or far above rounding.
@@ -31,7 +33,7 @@ def test_the_factor_reproduces_any_semidefinite_matrix(n, rank, seed, zero):
 def test_a_dependent_field_has_a_zero_column():
     A = np.array([[1.0, 0.0], [0.3, 0.7], [1.3, 0.7], [-0.3, -0.7]])
     with float64():
-        L = np.asarray(psd_factor(jnp.asarray(A @ A.T)))
+        L = np.asarray(factor(jnp.asarray(A @ A.T)))
     assert np.all(L[:, 2:] == 0)
 
 
@@ -39,7 +41,7 @@ def test_it_is_the_cholesky_factor_of_a_regular_matrix():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((6, 9))
     with float64():
-        L = np.asarray(psd_factor(jnp.asarray(A @ A.T)))
+        L = np.asarray(factor(jnp.asarray(A @ A.T)))
     np.testing.assert_allclose(L, np.linalg.cholesky(A @ A.T), atol=1e-13)
 
 

@@ -1,0 +1,252 @@
+"""The averages that the order-parameter equations use."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from learndyn.activations import Erf, Formula, Linear, Named, Polynomial, Relu
+from learndyn.errors import ProblemError
+from learndyn.numerics.gaussian import (
+    I2,
+    I3,
+    I4,
+    J2,
+    closed_form,
+    error_moments,
+    gaussian_rule,
+    loss,
+    rule_moments,
+)
+from learndyn.numerics.precision import float64
+
+CUBIC = Polynomial([0.3, -0.5, 0.7, 0.2])
+QUADRATIC = Polynomial([-0.2, 0.4, 0.5])
+CLOSED = [Erf(), Relu(), Linear(), CUBIC]
+
+
+def problem(K, M, seed=0, rank=None):
+    """A covariance of K + M fields and weights s."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((K + M, rank or K + M + 1)) / np.sqrt(K + M)
+    return A @ A.T, rng.standard_normal(K + M)
+
+
+def degenerate():
+    """Two students equal to a teacher and to minus another, one of zero variance, one in their span."""
+    A = np.array([[0.6, 0.8], [-0.9, 0.1], [0, 0], [1.5, 0.7], [0.6, 0.8], [0.9, -0.1]])
+    return A @ A.T, np.array([0.7, -1.1, 0.4, 0.9, -1.0, -0.8])
+
+
+def moments(student, teacher, C, s, K, rule=None, second_order=True):
+    with float64():
+        compute = jax.jit(error_moments, static_argnums=(4, 6))
+        return jax.device_get(compute(student, teacher, C, s, K, rule, second_order))
+
+
+@pytest.mark.parametrize("activation", CLOSED)
+@pytest.mark.parametrize("case", ["regular", "degenerate"])
+def test_the_moments_are_the_sums_of_the_averages(activation, case):
+    C, s = problem(3, 2) if case == "regular" else degenerate()
+    n = len(s)
+    K = n - 2
+    got = moments(activation, activation, C, s, K)
+    with float64():
+        every = range(n)
+        two = np.array([[I2(activation, C, a, b) for b in every] for a in every])
+        slope = np.array([[J2(activation, C, a, b) for b in range(K)] for a in range(K)])
+        three = [[[I3(activation, C, i, b, c) for c in every] for b in every] for i in range(K)]
+        # One pair suffices for the costly fourth-order sum.
+        four = np.array([[I4(activation, C, 0, 1, c, d) for d in every] for c in every])
+        single = np.array([[I4(activation, C, 1, 1, c, d) for d in every] for c in every])
+    # Rounding of sums of tens of terms of order one.
+    np.testing.assert_allclose(got.force, np.array(three) @ s, atol=1e-13)
+    np.testing.assert_allclose(got.slope, slope, atol=1e-14)
+    np.testing.assert_allclose(got.readout, (two @ s)[:K], atol=1e-13)
+    np.testing.assert_allclose(got.loss, s @ two @ s / 2, atol=1e-13)
+    np.testing.assert_allclose(got.square[0, 1], s @ four @ s, atol=1e-12)
+    np.testing.assert_allclose(got.square[1, 1], s @ single @ s, atol=1e-12)
+    np.testing.assert_allclose(got.square, got.square.T, atol=1e-13)
+
+
+@pytest.mark.parametrize("activation", [Erf(), Relu(), CUBIC])
+def test_large_and_small_problems_use_the_same_formula(activation, monkeypatch):
+    C, s = problem(4, 3, seed=4)
+    whole = moments(activation, activation, C, s, 4)
+    for module in ("erf", "relu", "polynomial"):
+        monkeypatch.setattr(f"learndyn.numerics.{module}.CHUNK", 7)
+    jax.clear_caches()
+    pieces = moments(activation, activation, C, s, 4)
+    jax.clear_caches()
+    np.testing.assert_allclose(pieces.square, whole.square, atol=1e-13)
+
+
+def test_student_and_teacher_may_be_different_polynomials():
+    C, s = problem(2, 2, seed=5)
+    got = moments(CUBIC, QUADRATIC, C, s, 2)
+    z, w = np.polynomial.hermite_e.hermegauss(8)
+    w = w / w.sum()
+    grid = np.stack(np.meshgrid(z, z, z, z, indexing="ij")).reshape(4, -1)
+    weights = np.einsum("a,b,c,d->abcd", w, w, w, w).ravel()
+    u = np.linalg.cholesky(C) @ grid
+    f, g = (np.polynomial.Polynomial(p.coefficients) for p in (CUBIC, QUADRATIC))
+    values = np.concatenate([f(u[:2]), g(u[2:])])
+    slope, error = f.deriv()(u[:2]), s @ values
+    # The degree is 10 at most, for which 8 nodes per dimension are exact: rounding only.
+    np.testing.assert_allclose(got.force, (slope * error * weights) @ u.T, atol=1e-12)
+    np.testing.assert_allclose(got.square, (slope * error**2 * weights) @ slope.T, atol=1e-12)
+    np.testing.assert_allclose(got.loss, error**2 @ weights / 2, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", CLOSED)
+def test_a_perfect_student_has_no_error(activation):
+    T, v = problem(3, 0, seed=6)
+    C = np.block([[T, T], [T, T]])
+    got = moments(activation, activation, C, np.concatenate([v, -v]), 3)
+    # Differences of terms of order one: rounding of a few tens of them.
+    for value in (got.force, got.square, got.readout, got.loss):
+        assert np.max(np.abs(value)) < 1e-13
+
+
+def test_gradient_flow_skips_the_square():
+    C, s = problem(3, 2)
+    full, flow = moments(Erf(), Erf(), C, s, 3), moments(Erf(), Erf(), C, s, 3, second_order=False)
+    assert np.all(flow.square == 0)
+    assert np.array_equal(flow.force, full.force)
+
+
+@pytest.mark.parametrize("activation", CLOSED)
+def test_loss_is_that_of_the_moments(activation):
+    C, s = problem(3, 2)
+    with float64():
+        alone = float(loss(activation, activation, C, s, 3))
+    assert abs(alone - moments(activation, activation, C, s, 3).loss) < 1e-14
+
+
+@pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 1), (2, 2), (3, 3)])
+def test_a_rule_agrees_with_the_closed_form_within_its_error(K, M):
+    C, s = problem(K, M, seed=7)
+    exact = moments(Erf(), Erf(), C, s, K)
+    with float64():
+        rule = gaussian_rule(K + M, 2**12, 8, seed=2)
+        mean, error = rule_moments(Erf(), Erf(), C, s, K, rule)
+        single = float(loss(Erf(), Erf(), C, s, K, rule.replicate(0)))
+    for name in exact._fields:
+        deviation = np.abs(getattr(mean, name) - getattr(exact, name))
+        # Seven degrees of freedom: |t| > 8 has probability 1e-4. Grids also cut the tails, by less
+        # than 1e-9 in two dimensions and 1e-4 with the 16 points per axis that three allow.
+        floor = {2: 1e-9, 3: 1e-4}.get(K + M, 1e-12)
+        assert np.all(deviation <= 8 * getattr(error, name) + floor), name
+        assert np.all(np.asarray(getattr(error, name)) < 3e-3), name
+    assert abs(single - exact.loss) < 1e-3
+
+
+@pytest.mark.parametrize("case", ["regular", "degenerate"])
+def test_a_rule_works_on_singular_covariances(case):
+    C, s = problem(4, 2, rank=2, seed=8) if case == "regular" else degenerate()
+    with float64():
+        rule = gaussian_rule(6, 2**13, 8, seed=3)
+        mean, error = rule_moments(Erf(), Erf(), C, s, 4, rule)
+    exact = moments(Erf(), Erf(), C, s, 4)
+    for name in exact._fields:
+        deviation = np.abs(getattr(mean, name) - getattr(exact, name))
+        assert np.all(deviation <= 8 * getattr(error, name) + 1e-12), name
+
+
+def generic_gradient(student, teacher, rule=None, seed=9):
+    C, s = problem(3, 2, seed=seed)
+    rng = np.random.default_rng(seed)
+    V = rng.standard_normal(C.shape)
+    V = V + V.T
+    weight = [rng.standard_normal(x.shape) for x in moments(student, teacher, C, s, 3, rule)]
+
+    def total(C, student):
+        got = error_moments(student, teacher, C, s, 3, rule)
+        return sum(jnp.sum(w * x) for w, x in zip(weight, got, strict=True))
+
+    with float64():
+        slope = float(jnp.sum(jax.jit(jax.grad(total))(jnp.asarray(C), student) * V))
+        h = 1e-4
+        near, far = (
+            float(total(jnp.asarray(C + k * h * V), student) - total(jnp.asarray(C - k * h * V), student))
+            for k in (1, 2)
+        )
+    return slope, (8 * near - far) / (12 * h)
+
+
+@pytest.mark.parametrize("activation", [*CLOSED, Named("tanh")])
+def test_gradients_equal_finite_differences(activation):
+    rule = None
+    if isinstance(activation, Named):
+        rule = gaussian_rule(5, 2**8, 1, seed=0).replicate(0)
+    slope, difference = generic_gradient(activation, activation, rule)
+    # Fourth-order differences: rounding 1e-14/h and h⁴ times a fifth derivative, both about 1e-10;
+    # relu adds the error 1e-12 of its 48-node rule, over h.
+    assert abs(slope - difference) < 1e-6 * max(1.0, abs(slope))
+
+
+@pytest.mark.parametrize("activation", [*CLOSED, Named("tanh")])
+def test_gradients_are_finite_at_degenerate_covariances(activation):
+    C, s = degenerate()
+    rule = gaussian_rule(6, 2**6, 1, seed=0).replicate(0) if isinstance(activation, Named) else None
+
+    def total(C, s):
+        return sum(jnp.sum(x) for x in error_moments(activation, activation, C, s, 4, rule))
+
+    with float64():
+        for gradient in jax.jit(jax.grad(total, argnums=(0, 1)))(jnp.asarray(C), jnp.asarray(s)):
+            assert np.all(np.isfinite(gradient))
+
+
+def test_a_relu_student_of_zero_variance_feels_no_force():
+    C, s = degenerate()
+    got = moments(Relu(), Relu(), C, s, 4)
+    for value in (got.force[2], got.square[2], got.slope[2], got.readout[2:3]):
+        assert np.all(value == 0)
+
+
+def test_new_numbers_do_not_recompile():
+    count = 0
+
+    def traced(activation, C, s):
+        nonlocal count
+        count += 1
+        return error_moments(activation, activation, C, s, 2)
+
+    compute = jax.jit(traced)
+    with float64():
+        for seed, polynomial in enumerate([[0.0, 1.0, 0.5], [0.3, 2.0, -0.1]]):
+            compute(Polynomial(polynomial), *problem(2, 2, seed))
+    assert count == 1
+
+
+def test_moments_can_be_batched():
+    first, second = problem(2, 2, 1), problem(2, 2, 2)
+    C, s = (np.stack(pair) for pair in zip(first, second, strict=True))
+    for activation in CLOSED:
+        with float64():
+            batch = jax.vmap(lambda C, s, g=activation: error_moments(g, g, C, s, 2))(C, s)
+        one = moments(activation, activation, *second, 2)
+        np.testing.assert_allclose(batch.square[1], one.square, atol=1e-13)
+
+
+def test_which_pairs_are_closed():
+    assert all(closed_form(g, g) for g in CLOSED)
+    assert closed_form(Linear(), CUBIC)
+    assert not closed_form(Erf(), Relu())
+    assert not closed_form(Erf(), Linear())
+    assert not closed_form(Named("tanh"), Named("tanh"))
+    assert not closed_form(Polynomial(np.ones(10)), Linear())
+
+
+@pytest.mark.parametrize("student", [Named("tanh"), Formula("z**2"), Polynomial(np.ones(10))])
+def test_pairs_without_closed_form_ask_for_a_rule(student):
+    C, s = problem(1, 1)
+    with float64(), pytest.raises(ProblemError, match="gaussian_rule"):
+        error_moments(student, Linear(), C, s, 1)
+
+
+def test_a_standard_error_needs_two_replicates():
+    C, s = problem(1, 1)
+    with float64(), pytest.raises(ProblemError, match="at least 2"):
+        rule_moments(Erf(), Erf(), C, s, 1, gaussian_rule(2, 64, 1, seed=0))

@@ -1,5 +1,6 @@
 """Sphinx configuration: MyST pages, the furo theme, formulas by MathJax."""
 
+import re
 from importlib.metadata import version as installed_version
 
 project = "learndyn"
@@ -7,7 +8,7 @@ author = "The learndyn authors"
 copyright = f"2026, {author}"
 version = release = installed_version("learndyn")
 
-extensions = ["myst_nb", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -19,3 +20,29 @@ nb_execution_timeout = 120
 
 html_theme = "furo"
 html_title = "learndyn"
+smartquotes = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+python_maximum_signature_line_length = 88
+
+
+def to_restructured_text(app, what, name, obj, options, lines: list[str]) -> None:
+    """The docstrings are plain text: `code` in backticks, formulas indented by four spaces."""
+    converted, formula = [], False
+    for line in lines:
+        indented = line.startswith("    ")
+        if indented and not formula:
+            converted += ["::", ""]
+        formula = indented or (formula and not line)
+        if not formula:
+            pieces = re.split("`([^`]*)`", line)
+            pieces[::2] = [re.sub(r"([*|\\])", r"\\\1", piece) for piece in pieces[::2]]
+            pieces[1::2] = [f"``{piece}``" for piece in pieces[1::2]]
+            line = "".join(pieces)
+        converted.append(line)
+    lines[:] = converted
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", to_restructured_text)

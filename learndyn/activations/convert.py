@@ -4,7 +4,7 @@ from learndyn.activations.base import Activation
 from learndyn.activations.closed import Erf, Linear, Relu
 from learndyn.activations.smooth import NAMED, Custom, Named
 from learndyn.errors import ProblemError, nearest
-from learndyn.part import from_plain
+from learndyn.part import part
 
 PLAIN = {"erf": Erf, "relu": Relu, "linear": Linear}
 
@@ -27,7 +27,7 @@ def as_activation(value) -> Activation:
     if isinstance(value, dict):
         if set(value) == {"kind"} and value["kind"] in NAMED:
             return Named(value["kind"])
-        return from_plain(value, "activation", (Activation,))
+        return part(Activation)(value, "activation")
     if callable(value):
         return Custom(value)
     raise ProblemError(

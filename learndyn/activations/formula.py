@@ -56,12 +56,14 @@ def evaluate(tree: ast.expr, z):
     """The value at z of a tree from `parse`."""
     match tree:
         case ast.Constant(value=value):
-            return jnp.asarray(float(value), z.dtype)
+            return jnp.asarray(value, z.dtype)
         case ast.Name(id=name):
             return z if name == "z" else jnp.asarray(CONSTANTS[name], z.dtype)
-        case ast.BinOp(left=base, op=ast.Pow(), right=exponent) if _integer(exponent) is not None:
+        case ast.BinOp(left=base, op=ast.Pow(), right=exponent) if (
+            power := _integer(exponent)
+        ) is not None:
             # A whole exponent is exact, and has a derivative at z = 0 and below.
-            return jnp.power(evaluate(base, z), _integer(exponent))
+            return jnp.power(evaluate(base, z), power)
         case ast.BinOp(left=left, op=op, right=right):
             return OPERATORS[type(op)](evaluate(left, z), evaluate(right, z))
         case ast.UnaryOp(op=op, operand=operand):

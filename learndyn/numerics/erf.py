@@ -6,8 +6,8 @@ With D_a = 1 + C_aa (Saad & Solla 1995):
     ⟨g'_a g'_b⟩ = (2/π) / √(D_a D_b − C_ab²)
     ⟨g''_a g_c⟩ = −(C_ac / D_a) ⟨g'_a g'_c⟩
 
-g'_a g'_b is a Gaussian weight in (u_a, u_b). It turns the fourth-order average into ⟨g'_a g'_b⟩ times ⟨g_c g_d⟩ under the
-covariance C̃ = C − C_{·,ab} (1 + C_{ab,ab})⁻¹ C_{ab,·}: one downdate of C per pair (a, b) serves all (c, d).
+g'_a g'_b is a Gaussian weight in (u_a, u_b). It turns the fourth-order average into ⟨g'_a g'_b⟩ times ⟨g_c g_d⟩ under
+the covariance C̃ = C − C_{·,ab} (1 + C_{ab,ab})⁻¹ C_{ab,·}: one downdate of C per pair (a, b) serves all (c, d).
 """
 
 import equinox as eqx

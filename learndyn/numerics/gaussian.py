@@ -8,8 +8,8 @@ By Stein's lemma the only averages needed for the force are those of two fields:
 
     I_3(a, b, c) = ⟨g'_a u_b g_c⟩ = C_ab ⟨g''_a g_c⟩ + C_bc ⟨g'_a g'_c⟩.
 
-Closed forms are known for erf with erf, relu with relu, and polynomials with polynomials. All others are averaged over
-the points of a `Rule`, pushed through a factor of C.
+Closed forms are known for erf with erf, relu with relu, and polynomials with polynomials. For all others the averages
+over two fields are taken on a grid, and ⟨g'_i g'_k ε²⟩ over the points of a `Rule`, pushed through a factor of C.
 """
 
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from learndyn.activations import Activation, Erf, Linear, Polynomial, Relu
 from learndyn.errors import ProblemError
 from learndyn.numerics.erf import ErfIntegrals
 from learndyn.numerics.factor import psd_factor
+from learndyn.numerics.pair_grid import pair_averages, pair_products
 from learndyn.numerics.polynomial import MAX_DEGREE, PolynomialIntegrals
 from learndyn.numerics.relu import ReluIntegrals
 from learndyn.numerics.rules import Rule, gaussian_rule
@@ -80,13 +81,21 @@ def error_moments(
     """
     C, s, K = jnp.asarray(C), jnp.asarray(s), students
     if rule is not None:
-        return _average(student, teacher, C, s, K, rule, second_order)
-    integrals = _known(student, teacher, K, len(s) - K)
-    products, slopes = integrals.products(C), integrals.slopes(C, K)
-    force = (integrals.curvatures(C, K) @ s)[:, None] * C[:K] + (slopes * s) @ C
-    square = integrals.square(C, s, K) if second_order else jnp.zeros((K, K), C.dtype)
-    field_error = products @ s
-    return ErrorMoments(force, square, slopes[:, :K], field_error[:K], s @ field_error / 2)
+        products, slopes, curvatures = pair_averages(student, teacher, C, K, _grid(rule))
+        total = loss(student, teacher, C, s, K, rule)
+    else:
+        integrals = _known(student, teacher, K, len(s) - K)
+        products, slopes = integrals.products(C), integrals.slopes(C, K)
+        curvatures = integrals.curvatures(C, K)
+        total = s @ products @ s / 2
+    if not second_order:
+        square = jnp.zeros((K, K), C.dtype)
+    elif rule is not None:
+        square = _average_square(student, teacher, C, s, K, rule)
+    else:
+        square = integrals.square(C, s, K)
+    force = (curvatures @ s)[:, None] * C[:K] + (slopes * s) @ C
+    return ErrorMoments(force, square, slopes[:, :K], products[:K] @ s, total)
 
 
 def loss(
@@ -100,8 +109,7 @@ def loss(
     """½⟨ε²⟩ alone. Rounding leaves about 1e-16 Σ|s_c s_d|, of either sign, where the error vanishes."""
     C, s = jnp.asarray(C), jnp.asarray(s)
     if rule is not None:
-        error = _values(student, teacher, _fields(C, rule), students) @ s
-        return rule.weights @ error**2 / 2
+        return s @ pair_products(student, teacher, C, students, _grid(rule)) @ s / 2
     return s @ _known(student, teacher, students, len(s) - students).products(C) @ s / 2
 
 
@@ -185,25 +193,15 @@ def _integrals(student, teacher, K, M):
     return None
 
 
-def _fields(C, rule) -> Float[Array, "S n"]:
-    return rule.points @ psd_factor(C).T
+def _grid(rule: Rule) -> Rule:
+    if rule.pairs is None:
+        raise ProblemError("rule.pairs", None, "missing; make the rule with gaussian_rule")
+    return rule.pairs
 
 
-def _values(student, teacher, u, K) -> Float[Array, "S n"]:
-    return jnp.concatenate([student(u[:, :K]), teacher(u[:, K:])], axis=1)
-
-
-def _average(student, teacher, C, s, K, rule, second_order):
-    u = _fields(C, rule)
-    g = _values(student, teacher, u, K)
+def _average_square(student, teacher, C, s, K, rule):
+    """⟨g'(u_i) g'(u_k) ε²⟩ over the points of a rule."""
+    u = rule.points @ psd_factor(C).T
+    g = jnp.concatenate([student(u[:, :K]), teacher(u[:, K:])], axis=1)
     slope = student.derivative(u[:, :K])
-    error = g @ s
-    weighted = (rule.weights * error)[:, None]
-    pushed = slope * rule.weights[:, None]
-    return ErrorMoments(
-        force=(slope * weighted).T @ u,
-        square=(pushed * error[:, None] ** 2).T @ slope if second_order else jnp.zeros((K, K), C.dtype),
-        slope=pushed.T @ slope,
-        readout=g[:, :K].T @ weighted[:, 0],
-        loss=jnp.sum(weighted[:, 0] * error) / 2,
-    )
+    return (slope * (rule.weights * (g @ s) ** 2)[:, None]).T @ slope

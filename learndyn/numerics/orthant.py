@@ -19,17 +19,13 @@ which crowd at t = 1, where nearly dependent variables make the integrand steep.
 general, 1e-10 for nearly collinear variables; exactly collinear ones are exact.
 """
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from learndyn.numerics.arcsin import angle, arcsin, inverse_root, safe_inverse_root
-
-PAIRS = tuple(itertools.combinations(range(4), 2))
-"""The order of the six correlations of four variables: 01, 02, 03, 12, 13, 23."""
+from learndyn.numerics.conditional import PAIRS, pair_orthants, tolerance
 
 NODES, GRADING = 48, 5
 _x, _w = np.polynomial.legendre.leggauss(NODES)
@@ -52,11 +48,6 @@ _AROUND = np.array(
     ]
 ).T
 _TRIPLES = np.array([[p for p, pair in enumerate(PAIRS) if i not in pair] for i in range(4)]).T
-
-
-def tolerance(dtype) -> float:
-    """Minors of correlation matrices below this are zero to rounding."""
-    return 16 * float(jnp.finfo(dtype).eps)
 
 
 def snap(r: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -90,33 +81,6 @@ def _orthant4_jvp(primals, tangents):
     (r,), (dr,) = primals, tangents
     slope = pair_orthants(r) * safe_inverse_root(_rest(r)) / (2 * np.pi)
     return orthant4(r), jnp.sum(slope * dr, axis=0)
-
-
-def pair_orthants(r: Float[Array, "6 p"]) -> Float[Array, "6 p"]:
-    """For each of `PAIRS`: the probability that the other two are positive if the pair is zero.
-
-    If a third variable depends linearly on the pair, its sign is undetermined, and ¼ is returned.
-    Averages in which the three pairs of such a triple occur together do not depend on this choice;
-    it must only be the same for all three, hence the test on the determinant of the triple.
-    """
-    minors = jnp.concatenate(_minors(r))
-    minors = jnp.where(minors > tolerance(r.dtype), minors, 0.0)
-    # The parts of such averages cancel only if all use the same rounded minors. The compiler may
-    # evaluate an expression anew wherever it is used, but the operand of a product only once.
-    minors = np.eye(5, dtype=r.dtype) @ minors
-    third, fourth = minors[_OTHERS.T]
-    dependent = (third == 0) | (fourth == 0)
-    covariance = jnp.where(dependent, 0.0, _partial_covariance(r))
-    sine = angle(covariance, _rest(r) * minors[4])
-    return 0.25 + sine / (2 * np.pi)
-
-
-def correlation_table(r: Float[Array, "m p"], size: int) -> Float[Array, "size size p"]:
-    """The full matrix from its upper triangle, listed as by `itertools.combinations`."""
-    where = np.full((size, size), len(r))
-    a, b = np.triu_indices(size, 1)
-    where[a, b] = where[b, a] = np.arange(len(a))
-    return jnp.concatenate([r, jnp.ones_like(r[:1])])[where]
 
 
 def _minors(r):

@@ -8,8 +8,8 @@ All that is needed of one field are H_a[m] = ⟨f_a^{(m)}(u_a)⟩. A pair of fie
 
     ⟨f_a f_b⟩ = Σ_m C_ab^m/m! H_a[m] H_b[m],
 
-and likewise for derivatives, whose H is shifted. In the fourth-order sum over c and d, with α lines from a and β from b to c
-(α', β' to d) and j lines between c and d,
+and likewise for derivatives, whose H is shifted. In the fourth-order sum over c and d, with α lines from a and β from b
+to c (α', β' to d) and j lines between c and d,
 
     V_j[c; αβ] = C_ac^α/α! C_bc^β/β! H_c[α+β+j],
     A[x, y]    = Σ_l C_ab^l/l! H_a[1+l+x] H_b[1+l+y],

@@ -1,9 +1,10 @@
 """Quadrature rules for averages over independent standard normals.
 
-Up to three dimensions: a product of trapezoidal grids. For a function analytic in a strip the trapezoidal rule against a
-Gaussian weight converges exponentially in the number of points per axis, faster than Gauss–Hermite for functions such as
-tanh whose poles are near. Above three dimensions: Sobol' points with Owen's scrambling, through the inverse normal
-distribution, shifted and rotated so that their means vanish and their covariance is the identity.
+Up to three dimensions: a product of trapezoidal grids. For a function analytic in a strip the trapezoidal rule against
+a Gaussian weight converges exponentially in the number of points per axis, faster than Gauss–Hermite for functions such
+as tanh whose poles are near. Above three dimensions: Sobol' points with Owen's scrambling, through the inverse normal
+distribution, shifted and rotated so that their means vanish and their covariance is the identity. Every rule carries a
+second one, a two-dimensional grid, for averages over two fields only.
 """
 
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from scipy.special import ndtri
 from learndyn.errors import ProblemError
 
 GRID_DIMENSIONS = 3
+PAIR_POINTS = 40
+"""Points per axis of the grid for averages over two fields."""
 WIDEST = 9.0
 """Grids end here at the latest, where the normal density has fallen to 1e-18."""
 
@@ -27,10 +30,13 @@ class Rule(NamedTuple):
 
     points: Float[Array, "*replicates S n"] | Float[np.ndarray, "*replicates S n"]
     weights: Float[Array, "*replicates S"] | Float[np.ndarray, "*replicates S"]
+    pairs: "Rule | None" = None
+    """The rule for averages over two fields only, which a grid does far better."""
 
     def replicate(self, r: int) -> "Rule":
         """The r-th replicate alone."""
-        return Rule(self.points[r], self.weights[r])
+        pairs = None if self.pairs is None else self.pairs.replicate(r)
+        return Rule(self.points[r], self.weights[r], pairs)
 
 
 def gaussian_rule(
@@ -44,12 +50,14 @@ def gaussian_rule(
     for name, value, least in (("n", n, 1), ("points", points, 4), ("replicates", replicates, 1)):
         if value < least:
             raise ProblemError(f"gaussian_rule.{name}", value, f"must be at least {least}")
+    pairs = _grids(2, PAIR_POINTS, replicates)
     if n <= GRID_DIMENSIONS:
-        return _grids(n, max(2, round(points ** (1 / n))), replicates)
+        return _grids(n, max(2, round(points ** (1 / n))), replicates)._replace(pairs=pairs)
     if match_moments and points < 4 * n:
         allowed = f"must be at least {4 * n} to match the moments of {n} variables"
         raise ProblemError("gaussian_rule.points", points, allowed)
-    return _scrambles(n, round(np.log2(points)), replicates, seed, match_moments)
+    scrambles = _scrambles(n, round(np.log2(points)), replicates, seed, match_moments)
+    return scrambles._replace(pairs=pairs)
 
 
 def _grids(n: int, per_axis: int, replicates: int) -> Rule:

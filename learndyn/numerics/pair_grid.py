@@ -1,0 +1,83 @@
+"""Averages over two Gaussian fields of any activations, on a grid.
+
+With standard deviations σ and correlation r the fields are u_a = σ_a x, u_b = σ_b (r x + √(1−r²) y), and the average is
+over a grid of independent standard normals (x, y): exponentially accurate for analytic activations, whatever the number
+of fields.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from learndyn.activations import Activation
+from learndyn.numerics.arcsin import root
+from learndyn.numerics.relu import correlations
+from learndyn.numerics.rules import Rule
+
+
+class PairAverages(NamedTuple):
+    """For the first K fields a and all fields b."""
+
+    products: Float[Array, "K n"]
+    """⟨g_a g_b⟩"""
+    slopes: Float[Array, "K n"]
+    """⟨g'_a g'_b⟩"""
+    curvatures: Float[Array, "K n"]
+    """⟨g''_a g_b⟩"""
+
+
+def pair_averages(
+    student: Activation, teacher: Activation, C: Float[Array, "n n"], K: int, grid: Rule
+) -> PairAverages:
+    """The averages that the equations need for student rows."""
+    fields = _row_fields(C, grid)
+
+    def row(a):
+        u_a, u = fields(a)
+        g = _both(student, teacher, u, K)
+        slope = _both(student.derivative, teacher.derivative, u, K)
+        own_slope, own_curvature = jax.jvp(student.derivative, (u_a,), (jnp.ones_like(u_a),))
+        weights = grid.weights
+        return PairAverages(
+            g @ (weights * student(u_a)),
+            slope @ (weights * own_slope),
+            g @ (weights * own_curvature),
+        )
+
+    return jax.lax.map(row, jnp.arange(K))
+
+
+def pair_products(
+    student: Activation, teacher: Activation, C: Float[Array, "n n"], K: int, grid: Rule
+) -> Float[Array, "n n"]:
+    """⟨g_a g_b⟩ for all fields."""
+    fields = _row_fields(C, grid)
+
+    def rows(activation, indices):
+        def row(a):
+            u_a, u = fields(a)
+            return _both(student, teacher, u, K) @ (grid.weights * activation(u_a))
+
+        return jax.lax.map(row, indices)
+
+    n = C.shape[0]
+    parts = [rows(student, jnp.arange(K)), rows(teacher, jnp.arange(K, n))]
+    return jnp.concatenate(parts)
+
+
+def _row_fields(C, grid):
+    """The fields u_a (S) and u_b for all b (n×S) on the grid, as a function of a."""
+    sigma, r = correlations(C)
+    x, y = grid.points[:, 0], grid.points[:, 1]
+
+    def fields(a):
+        aside = root((1 - r[a]) * (1 + r[a]))
+        return sigma[a] * x, sigma[:, None] * (r[a][:, None] * x + aside[:, None] * y)
+
+    return fields
+
+
+def _both(student, teacher, u, K):
+    return jnp.concatenate([student(u[:K]), teacher(u[K:])])

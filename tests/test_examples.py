@@ -1,0 +1,107 @@
+"""The examples do what the docs say they do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def python(*arguments, folder, path=()):
+    """The output of another Python process, in which what an example registers stays."""
+    paths = os.pathsep.join([str(EXAMPLES.parent), *map(str, path)])
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+
+def test_the_template_of_a_theory_is_short_and_its_finite_network_agrees(tmp_path):
+    example = EXAMPLES / "own_theory.py"
+    assert len(example.read_text(encoding="utf-8").splitlines()) < 150
+    outcome = python(example, folder=tmp_path)
+    assert outcome.stderr == ""
+    assert "agreement in every observable" in outcome.stdout
+
+
+def test_the_template_refuses_what_it_has_no_term_for(tmp_path):
+    changes = [
+        ("learning_rate = 0.5", "learning_rate = 2.5", "must be less than 2"),
+        ("learning_rate = 0.5", "learning_rate = 0.5\nweight_decay = 0.1", "only learning_rate"),
+        ("noise = 0.3", "noise = 0.3\nbatch = 2", "must have batch 1"),
+        ('activation = "linear"', 'activation = "erf"', "one linear unit"),
+    ]
+    text = (EXAMPLES / "own_theory.toml").read_text(encoding="utf-8")
+    assert all(right in text for right, _, _ in changes)
+    code = f"""
+import own_theory
+for text in {[text.replace(right, wrong) for right, wrong, _ in changes]!r}:
+    try:
+        own_theory.ld.Problem.from_text(text)
+        print("accepted")
+    except own_theory.ld.ProblemError as error:
+        print(error)
+"""
+    outcome = python("-c", code, folder=tmp_path, path=[EXAMPLES])
+    for line, (_, _, words) in zip(outcome.stdout.splitlines(), changes, strict=True):
+        assert words in line
+
+
+@pytest.fixture
+def installed(tmp_path_factory):
+    """A folder with the template as an installed package that names it as an entry point."""
+    folder = tmp_path_factory.mktemp("site")
+    for ending in ("py", "toml"):
+        name = f"own_theory.{ending}"
+        (folder / name).write_bytes((EXAMPLES / name).read_bytes())
+    facts = folder / "own_theory-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: own-theory\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[learndyn.theories]\nmine = own_theory\n")
+    return folder
+
+
+def test_an_installed_theory_is_known_to_the_command(installed, tmp_path):
+    """`learndyn new` writes its problem file and `learndyn run` reads it, in processes that import nothing of it."""
+    call = "import learndyn.cli; learndyn.cli.main()"
+    options = {"folder": tmp_path, "path": [installed]}
+    new = python("-c", call, "new", "linear_unit/stream", "-o", "mine.toml", **options)
+    assert new.returncode == 0, new.stderr
+    run = python("-c", call, "run", "mine.toml", "--size", "50", "--seeds", "4", **options)
+    assert run.returncode == 0, run.stderr
+    assert "agreement in every observable" in run.stdout
+    assert (tmp_path / "mine" / "curve.png").is_file()
+
+
+def test_the_ten_lines_run_when_made_short(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (EXAMPLES / "committee.py").read_text(encoding="utf-8")
+    for long, short in (("time=80.0", "time=2.0"), ("seeds=10", "seeds=3")):
+        assert long in text
+        text = text.replace(long, short)
+    exec(compile(text, "committee.py", "exec"), {})
+    assert "test_loss" in capsys.readouterr().out
+    assert (tmp_path / "committee.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_the_ten_lines_print_what_the_docs_show(tmp_path):
+    outcome = python(EXAMPLES / "committee.py", folder=tmp_path)
+    page = (EXAMPLES.parent / "docs" / "concepts.md").read_text(encoding="utf-8")
+    verdict = outcome.stdout.splitlines()[0]
+    assert "agreement in every observable" in verdict
+    assert verdict in page
+
+
+@pytest.mark.slow
+def test_the_best_learning_rate_is_where_the_slope_vanishes(tmp_path):
+    outcome = python(EXAMPLES / "best_learning_rate.py", folder=tmp_path)
+    assert outcome.stdout.startswith("best learning rate 0.139")
+    # The root is found to 2e-12 in the rate, and the slope changes by order one per unit of the rate.
+    assert abs(float(outcome.stdout.split()[-1])) < 1e-10

@@ -10,6 +10,7 @@ from learndyn.errors import FileError, ProblemError, nearest
 from learndyn.files import write_atomically
 from learndyn.network import Network
 from learndyn.part import Part, content_hash, field, from_plain, part
+from learndyn.theory import theories
 from learndyn.training import Training
 
 
@@ -42,6 +43,7 @@ class Problem(Part):
     @classmethod
     def from_dict(cls, values: dict, name: str = "problem", context=None) -> "Problem":
         """The problem that plain data (a parsed problem file) describes."""
+        theories()  # those of other packages bring kinds of their own
         sections = {"data": Data, "network": Network, "training": Training}
         for key in values:
             if key not in sections:

@@ -109,6 +109,10 @@ def as_schedule(rate) -> Schedule:
 class Training(Part):
     """Base of the training rules."""
 
+    @abc.abstractmethod
+    def breakpoints(self, end: float) -> list[float]:
+        """The times before `end` at which one of the rates is not smooth."""
+
 
 class GradientDescent(Training):
     """Gradient descent, stochastic where the data say so.
@@ -133,8 +137,7 @@ class GradientDescent(Training):
             given = {"steps": self.steps, "time": self.time}
             raise ProblemError("GradientDescent.steps, time", given, "give exactly one of the two")
 
-    def breakpoints(self, end: float) -> list[float]:
-        """The times before `end` at which one of the rates is not smooth."""
+    def breakpoints(self, end):
         rates = [self.learning_rate, self.readout_learning_rate]
         kinks = {
             float(t) for rate in rates if isinstance(rate, Schedule) for t in rate.breakpoints()

@@ -226,3 +226,9 @@ def test_no_theory_lists_the_combinations_there_are():
     object.__setattr__(made, "network", made.data)
     with pytest.raises(ld.NoTheory, match="TwoLayer on Stream"):
         ld.solve(made)
+
+
+def test_base_classes_are_not_kinds():
+    for section, kind in (("training", "training"), ("data", "data"), ("network", "network")):
+        with pytest.raises(ld.ProblemError, match="unknown kind"):
+            ld.Problem.from_dict(GOOD | {section: {"kind": kind}})

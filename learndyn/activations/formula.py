@@ -78,7 +78,9 @@ def _integer(tree) -> int | None:
     match tree:
         case ast.Constant(value=int() | float() as value) if value == int(value) and value <= 100:
             return int(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand) if (value := _integer(operand)) is not None:
+        case ast.UnaryOp(op=ast.USub(), operand=operand) if (
+            value := _integer(operand)
+        ) is not None:
             return -value
     return None
 

@@ -61,8 +61,8 @@ class Named(Smooth):
 class Formula(Smooth):
     """A function of z written out, as in `Formula("tanh(z) + 0.1*z**2")`.
 
-    Numbers, z, pi, the operators + - * / **, parentheses and the functions of `formula.FUNCTIONS` are understood. The text
-    is read, never run as Python.
+    Numbers, z, pi, the operators + - * / **, parentheses and the functions of `formula.FUNCTIONS` are understood. The
+    text is read, never run as Python.
     """
 
     formula: str = static_field(text)

@@ -1,12 +1,12 @@
 """Of four Gaussian variables, the probability that two are positive if the other two are zero.
 
-It is ¼ + asin(ρ)/2π with the partial correlation ρ_cd|ab = −K_cd/√(K_cc K_dd), K = R⁻¹. Averages over
+It is ¼ + asin(ρ)/2π with the partial correlation ρ_cd|ab = −A_cd/√(A_cc A_dd), A = adj R. Averages over
 an orthant are sums of such probabilities, and are regular where R is singular; the single terms are
 not, and depend on how the singular matrix is approached. So all of them must belong to one and the
 same set of four vectors whose scalar products are R, to rounding. These are the rows of a Cholesky
 factor L with complete pivoting, in which pivots that vanish to rounding are replaced by a tiny
-number. With T the cofactors of L, adj R = T Tᵀ, and the angle between the rows T_c and T_d is exact
-to rounding however small they are.
+number. With T the cofactors of L, A = T Tᵀ, and the angle between two rows of T is exact to rounding
+however short they are.
 """
 
 import itertools
@@ -30,8 +30,8 @@ TINY = 1e-13
 
 
 def tolerance(dtype) -> float:
-    """Pivots and minors of correlation matrices below this are zero to rounding."""
-    return 16 * float(jnp.finfo(dtype).eps)
+    """1−|r|, and pivots of correlation matrices, below this are zero to rounding."""
+    return 4 * float(jnp.finfo(dtype).eps)
 
 
 def correlation_table(r: Float[Array, "m p"], size: int) -> Float[Array, "size size p"]:
@@ -44,18 +44,29 @@ def correlation_table(r: Float[Array, "m p"], size: int) -> Float[Array, "size s
 
 def pair_orthants(r: Float[Array, "6 p"]) -> Float[Array, "6 p"]:
     """For each of `PAIRS`: the probability that the other two are positive if the pair is zero."""
-    L, singular = _vectors(correlation_table(r, 4))
-    # The probabilities have no derivative there.
-    L = jnp.where(singular, jax.lax.stop_gradient(L), L)
-    T_c, T_d = _cofactors(L)[_OTHERS]
+    T, _ = cofactors(r)
+    T_c, T_d = T[_OTHERS]
     k, l = np.triu_indices(4, 1)
     area = T_c[:, k] * T_d[:, l] - T_c[:, l] * T_d[:, k]
     return 0.25 - angle(jnp.sum(T_c * T_d, axis=1), jnp.sum(area**2, axis=1)) / (2 * np.pi)
 
 
+def cofactors(r: Float[Array, "6 p"]) -> tuple[Float[Array, "4 4 p"], Float[Array, " p"]]:
+    """T with T Tᵀ = adj R, and det R. Their derivatives are given as 0 where R is singular."""
+    L, root, singular = _vectors(correlation_table(r, 4))
+    L = jnp.where(singular, jax.lax.stop_gradient(L), L)
+    minor = L[_REST[:, None, :, None], _REST[None, :, None, :]]
+    (a, b, c), (d, e, f), (g, h, i) = jnp.moveaxis(minor, (2, 3), (0, 1))
+    T = _SIGN * (a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
+    # The compiler may evaluate an expression anew, with other roundings, wherever it is used. The
+    # operand of a matrix product it evaluates once, so that all pairs see the same vectors.
+    T = (np.eye(16, dtype=L.dtype) @ T.reshape(16, -1)).reshape(T.shape)
+    return T, root * root
+
+
 def _vectors(S: Float[Array, "4 4 p"]):
-    """Four vectors (rows) with scalar products S, and whether S is singular to rounding."""
-    columns, left = [], jnp.ones_like(S[0])
+    """Four vectors (rows) with scalar products S, √det S, and whether S is singular to rounding."""
+    columns, left, volume = [], jnp.ones_like(S[0]), 1.0
     for _ in range(4):
         diagonal = S[np.arange(4), np.arange(4)]
         largest = jnp.argmax(jnp.where(left > 0, diagonal, -1.0), axis=0)
@@ -66,14 +77,6 @@ def _vectors(S: Float[Array, "4 4 p"]):
         column = jnp.where(kept, jnp.sum(chosen * S, axis=1) * left / root, TINY * chosen)
         S = S - column[:, None] * column
         left = left * (1 - chosen)
+        volume = volume * jnp.where(kept, root, TINY)
         columns.append(column)
-    return jnp.stack(columns, axis=1), ~kept
-
-
-def _cofactors(L: Float[Array, "4 4 p"]) -> Float[Array, "4 4 p"]:
-    minor = L[_REST[:, None, :, None], _REST[None, :, None, :]]
-    (a, b, c), (d, e, f), (g, h, i) = jnp.moveaxis(minor, (2, 3), (0, 1))
-    T = _SIGN * (a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
-    # The compiler may evaluate an expression anew, with other roundings, wherever it is used. The
-    # operand of a matrix product it evaluates once, so that all pairs see the same vectors.
-    return (np.eye(16, dtype=L.dtype) @ T.reshape(16, -1)).reshape(T.shape)
+    return jnp.stack(columns, axis=1), volume, ~kept

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from learndyn.numerics.arcsin import angle, arcsin, inverse_root, safe_inverse_root
-from learndyn.numerics.conditional import PAIRS, pair_orthants, tolerance
+from learndyn.numerics.conditional import PAIRS, cofactors, pair_orthants, tolerance
 
 NODES, GRADING = 48, 5
 _x, _w = np.polynomial.legendre.leggauss(NODES)
@@ -39,12 +39,12 @@ def _row(a, b) -> int:
     return 6 if a == b else PAIRS.index((min(a, b), max(a, b)))
 
 
-_OTHERS = np.array([[x for x in range(4) if x not in pair] for pair in PAIRS])
+_OTHERS = np.array([[x for x in range(4) if x not in pair] for pair in PAIRS]).T
 # For the pair ab of each row and the other two, c and d: the rows of cd, ac, ad, bc, bd.
 _AROUND = np.array(
     [
         [_row(c, d), _row(a, c), _row(a, d), _row(b, c), _row(b, d)]
-        for (a, b), (c, d) in zip(PAIRS, _OTHERS, strict=True)
+        for (a, b), (c, d) in zip(PAIRS, _OTHERS.T, strict=True)
     ]
 ).T
 _TRIPLES = np.array([[p for p, pair in enumerate(PAIRS) if i not in pair] for i in range(4)]).T
@@ -52,7 +52,7 @@ _TRIPLES = np.array([[p for p, pair in enumerate(PAIRS) if i not in pair] for i 
 
 def snap(r: Float[Array, "..."]) -> Float[Array, "..."]:
     """Correlations within rounding of ±1 become ±1."""
-    return jnp.where(1 - jnp.abs(r) <= tolerance(r.dtype) / 2, jnp.sign(r), r)
+    return jnp.where(1 - jnp.abs(r) <= tolerance(r.dtype), jnp.sign(r), r)
 
 
 def orthant2(r: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -83,37 +83,22 @@ def _orthant4_jvp(primals, tangents):
     return orthant4(r), jnp.sum(slope * dr, axis=0)
 
 
-def _minors(r):
-    """The determinants without variable 0, 1, 2, 3 (four rows) and that of the whole (one row).
-
-    det(abcd) = [det(abc) det(abd) − N²] / (1−r_ab²), N the partial covariance of c and d: with the
-    least correlated pair ab it is accurate even if both factors are tiny.
-    """
-    a, b, c = r[_TRIPLES]
-    three = jnp.maximum(1 - a * a - b * b - c * c + 2 * a * b * c, 0.0)
-    third, fourth = three[_OTHERS.T]
-    whole = (third * fourth - _partial_covariance(r) ** 2) * safe_inverse_root(_rest(r)) ** 2
-    best = jnp.argmin(jnp.abs(r), axis=0)[None]
-    return three, jnp.maximum(jnp.take_along_axis(whole, best, axis=0), 0.0)
-
-
 def _rest(r):
     return (1 - r) * (1 + r)
 
 
-def _partial_covariance(r):
-    """(1−r_ab²) times the covariance of c and d given a and b, for the pair ab of each row."""
-    cd, ac, ad, bc, bd = r[_AROUND]
-    return cd * _rest(r) - ac * ad - bc * bd + r * (ac * bd + bc * ad)
-
-
 def _integral(r):
-    """P_4 by the integral along the path of the module's text."""
+    """P_4 by the integral along the path of the module's text.
+
+    On it the partial covariance of c and d, times the determinant 1−t²r² of the pair ab, is
+    t³N_0 + t²vN_1 + tv²r_cd.
+    """
     cd, ac, ad, bc, bd = r[_AROUND]
-    N_0, N_1 = _partial_covariance(r), 2 * cd - ac * ad - bc * bd
+    T, E_4 = cofactors(r)
+    T_c, T_d = T[_OTHERS]
+    N_0, N_1 = -jnp.sum(T_c * T_d, axis=1), 2 * cd - ac * ad - bc * bd
     rest = _rest(r)
-    E_2 = jnp.sum(rest, axis=0)
-    E_3, E_4 = (jnp.sum(minors, axis=0) for minors in _minors(r))
+    E_2, E_3 = jnp.sum(rest, axis=0), jnp.sum(T * T, axis=(0, 1))
 
     def add(total, node):
         t, v, weight = node

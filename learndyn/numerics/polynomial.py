@@ -76,7 +76,9 @@ class PolynomialIntegrals(eqx.Module):
         columns = []
         for m in range(2 * self.degree + 2):
             terms = [
-                self.coefficients[:, l] * (math.perm(l, m) * _double_factorial(l - m)) * variance ** ((l - m) // 2)
+                self.coefficients[:, l]
+                * (math.perm(l, m) * _double_factorial(l - m))
+                * variance ** ((l - m) // 2)
                 for l in range(m, self.degree + 1, 2)
             ]
             columns.append(sum(terms, start=jnp.zeros_like(variance)))
@@ -85,7 +87,7 @@ class PolynomialIntegrals(eqx.Module):
     def _average(self, C, rows, x, y):
         """⟨f_a^{(x)} f_b^{(y)}⟩."""
         H = self._moments(C)
-        total, power = 0.0, jnp.ones_like(C[:rows])
+        total, power = jnp.zeros_like(C[:rows]), jnp.ones_like(C[:rows])
         for m in range(self.degree + 1):
             total = total + power / math.factorial(m) * H[:rows, None, m + x] * H[:, m + y]
             power = power * C[:rows]
@@ -105,10 +107,10 @@ class PolynomialIntegrals(eqx.Module):
         to_a, to_b = _scaled_powers(C[a], p), _scaled_powers(C[b], p)
         between = _scaled_powers(C[a, b], p)
         # A[x, y], with H zero beyond the degree.
-        A = sum(
-            between[l][:, None, None] * H[a, 1 + l : p + 1 + l][:, :, None] * H[b, 1 + l : p + 1 + l][:, None, :]
-            for l in range(p)
-        )
+        A = jnp.zeros((len(a), p, p), C.dtype)
+        for l in range(p):
+            H_a, H_b = H[a, 1 + l : p + 1 + l], H[b, 1 + l : p + 1 + l]
+            A = A + between[l][:, None, None] * H_a[:, :, None] * H_b[:, None, :]
         total = jnp.zeros(len(a), C.dtype)
         link = jnp.ones_like(C)
         for j in range(p + 1):

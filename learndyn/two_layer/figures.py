@@ -129,9 +129,9 @@ for _name, _title, _caption, _minutes, _make in (
         "primer-2",
         "Two-layer networks with a trained readout, and how well the order parameters align",
         f"{_setting}, η_v = η = 0.2, initial scale 1 (readout 0.5), K = 2, 4, 6; four SGD runs each. Below: cosine "
-        "between the measured and the predicted Q, R, v, mean over the runs. The primer does not print η or the scale. With a "
-        "larger η or smaller initial weights, noise rather than the initial state decides which unit learns what, and "
-        "the alignment of R is lost.",
+        "between the measured and the predicted Q, R, v, mean over the runs. The primer does not print η or the "
+        "scale. With a larger η or smaller initial weights, noise rather than the initial state decides which unit "
+        "learns what, and the alignment of R is lost.",
         5.0,
         figure_2,
     ),

@@ -129,16 +129,17 @@ def test_a_rule_agrees_with_the_closed_form_within_its_error(K, M):
     exact = moments(Erf(), Erf(), C, s, K)
     with float64():
         rule = gaussian_rule(K + M, 2**12, 8, seed=2)
-        mean, error = rule_moments(Erf(), Erf(), C, s, K, rule)
+        mean, error = jax.device_get(rule_moments(Erf(), Erf(), C, s, K, rule))
         single = float(loss(Erf(), Erf(), C, s, K, rule.replicate(0)))
     for name in exact._fields:
         deviation = np.abs(getattr(mean, name) - getattr(exact, name))
-        # Seven degrees of freedom: |t| > 8 has probability 1e-4. Grids also cut the tails, by less
-        # than 1e-9 in two dimensions and 1e-4 with the 16 points per axis that three allow.
-        floor = {2: 1e-9, 3: 1e-4}.get(K + M, 1e-12)
+        # Seven degrees of freedom: |t| > 8 has probability 1e-4. Grids also cut the tails: by less
+        # than 1e-9 in two dimensions, and 1e-4 with the 16 points per axis that three allow.
+        floor = 1e-4 if K + M == 3 and name == "square" else 1e-9
         assert np.all(deviation <= 8 * getattr(error, name) + floor), name
-        assert np.all(np.asarray(getattr(error, name)) < 3e-3), name
-    assert abs(single - exact.loss) < 1e-3
+        # Only the average over four fields is left to scattered points.
+        assert np.all(getattr(error, name) < (3e-3 if name == "square" else 1e-8)), name
+    assert abs(single - exact.loss) < 1e-8
 
 
 @pytest.mark.parametrize("case", ["regular", "degenerate"])
@@ -146,11 +147,12 @@ def test_a_rule_works_on_singular_covariances(case):
     C, s = problem(4, 2, rank=2, seed=8) if case == "regular" else degenerate()
     with float64():
         rule = gaussian_rule(6, 2**13, 8, seed=3)
-        mean, error = rule_moments(Erf(), Erf(), C, s, 4, rule)
+        mean, error = jax.device_get(rule_moments(Erf(), Erf(), C, s, 4, rule))
     exact = moments(Erf(), Erf(), C, s, 4)
     for name in exact._fields:
         deviation = np.abs(getattr(mean, name) - getattr(exact, name))
-        assert np.all(deviation <= 8 * getattr(error, name) + 1e-12), name
+        # Grids cut the tails, by less than 1e-9.
+        assert np.all(deviation <= 8 * getattr(error, name) + 1e-9), name
 
 
 def generic_gradient(student, teacher, rule=None, seed=9):

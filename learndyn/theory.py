@@ -5,6 +5,7 @@ packages join through the entry-point group `learndyn.theories`, whose entries a
 """
 
 import dataclasses
+import functools
 import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
@@ -82,9 +83,14 @@ def register(theory: Theory) -> Theory:
 
 def theories() -> list[Theory]:
     """All theories, by name; loads those of other packages first."""
+    _load_other_packages()
+    return [_theories[name] for name in sorted(_theories)]
+
+
+@functools.cache
+def _load_other_packages() -> None:
     for entry in importlib.metadata.entry_points(group="learndyn.theories"):
         entry.load()
-    return [_theories[name] for name in sorted(_theories)]
 
 
 def theory_for(problem) -> Theory:

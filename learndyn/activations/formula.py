@@ -33,8 +33,8 @@ OPERATORS = {
     ast.USub: jnp.negative,
     ast.UAdd: jnp.positive,
 }
-LONGEST = 500
-"""Longer texts are refused, so that reading one takes no noticeable time."""
+LONGEST, DEEPEST = 500, 50
+"""Longer or more deeply nested texts are refused, so that none takes noticeable time or memory."""
 
 
 @functools.cache
@@ -85,11 +85,13 @@ def _integer(tree) -> int | None:
     return None
 
 
-def _check(tree, formula: str) -> None:
+def _check(tree, formula: str, depth: int = 0) -> None:
     def refuse(reason):
         piece = ast.get_source_segment(formula.strip(), tree) or formula
         raise ProblemError("Formula.formula", formula, f"{piece!r} {reason}")
 
+    if depth > DEEPEST:
+        refuse(f"is nested more than {DEEPEST} deep")
     match tree:
         case ast.Constant(value=value):
             if type(value) not in (int, float) or not math.isfinite(_as_float(value)):
@@ -100,18 +102,18 @@ def _check(tree, formula: str) -> None:
         case ast.BinOp(left=left, op=op, right=right):
             if type(op) not in OPERATORS:
                 refuse("has an operator that is not one of + - * / **")
-            _check(left, formula)
-            _check(right, formula)
+            _check(left, formula, depth + 1)
+            _check(right, formula, depth + 1)
         case ast.UnaryOp(op=op, operand=operand):
             if type(op) not in OPERATORS:
                 refuse("has an operator that is not one of + - * / **")
-            _check(operand, formula)
+            _check(operand, formula, depth + 1)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             if name not in FUNCTIONS:
                 refuse(f"calls an unknown function; {nearest(name, FUNCTIONS)}")
             if len(args) != 1 or keywords or isinstance(args[0], ast.Starred):
                 refuse("must have exactly one argument")
-            _check(args[0], formula)
+            _check(args[0], formula, depth + 1)
         case _:
             refuse("is not allowed; use numbers, z, pi, + - * / **, parentheses and functions")
 

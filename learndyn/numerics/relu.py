@@ -6,8 +6,8 @@ With σ² = C_aa, …, and r the correlation of the two fields (Cho & Saul 2009)
     ⟨g'_a g'_b⟩ = ¼ + asin(r)/2π
     ⟨g''_a g_c⟩ = (σ_c/σ_a) √(1−r²) / 2π
 
-The fourth-order averages are second moments over an orthant. For the set D of distinct fields among a, b, c, d, in units
-of the standard deviations and by partial integration,
+The fourth-order averages are second moments over an orthant. For the set D of distinct fields among a, b, c, d, in
+units of the standard deviations and by partial integration,
 
     ⟨u_c u_d Π_D Θ⟩ = r_cd P_D + Σ_{q<r∈D} p_qr [m_c m_d (1−ρ) − δ_c δ_d (1+ρ)] / (π√(1−ρ²)),
 

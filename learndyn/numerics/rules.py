@@ -87,7 +87,9 @@ def _scrambles(n: int, log_points: int, replicates: int, seed: int, match_moment
     children = np.random.SeedSequence(seed).spawn(replicates)
     sets = []
     for child in children:
-        uniform = qmc.Sobol(n, scramble=True, rng=np.random.default_rng(child)).random_base2(log_points)
+        uniform = qmc.Sobol(n, scramble=True, rng=np.random.default_rng(child)).random_base2(
+            log_points
+        )
         # Sobol' points may touch 0, where the inverse normal is infinite.
         z = ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
         if match_moments:

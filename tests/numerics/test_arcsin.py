@@ -56,7 +56,9 @@ def test_derivatives_are_those_of_the_inverse_sine():
     with float64():
         slope = jax.vmap(jax.grad(arcsin))(jnp.asarray(x))
         curvature = jax.vmap(jax.grad(jax.grad(arcsin)))(jnp.asarray(x))
-        of_x, of_w = jax.vmap(jax.grad(angle, argnums=(0, 1)))(jnp.asarray(x), jnp.asarray(x**2 + 0.1))
+        of_x, of_w = jax.vmap(jax.grad(angle, argnums=(0, 1)))(
+            jnp.asarray(x), jnp.asarray(x**2 + 0.1)
+        )
     w = x**2 + 0.1
     # Rounding only: a few operations, amplified by 1/(1−x²) < 51.
     np.testing.assert_allclose(slope, 1 / np.sqrt(1 - x**2), rtol=1e-13)

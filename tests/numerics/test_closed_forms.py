@@ -49,7 +49,9 @@ def factors(draw, fields=4, rank=None):
     """
     rank = draw(st.integers(1, 3)) if rank is None else rank
     entry = st.integers(-4, 4).map(lambda k: k / 4)
-    rows = draw(st.lists(st.lists(entry, min_size=rank, max_size=rank), min_size=fields, max_size=fields))
+    rows = draw(
+        st.lists(st.lists(entry, min_size=rank, max_size=rank), min_size=fields, max_size=fields)
+    )
     A = np.array(rows)
     kind = draw(st.sampled_from(["any", "equal", "opposite", "zero"]))
     if kind == "equal":
@@ -112,7 +114,9 @@ def test_erf_averages_equal_quadrature(A, index):
         (I2, a, b): lambda u: erf_value(u[a]) * erf_value(u[b]),
         (J2, a, b): lambda u: erf_slope(u[a]) * erf_slope(u[b]),
         (I3, a, b, c): lambda u: erf_slope(u[a]) * u[b] * erf_value(u[c]),
-        (I4, a, b, c, d): lambda u: erf_slope(u[a]) * erf_slope(u[b]) * erf_value(u[c]) * erf_value(u[d]),
+        (I4, a, b, c, d): lambda u: (
+            erf_slope(u[a]) * erf_slope(u[b]) * erf_value(u[c]) * erf_value(u[d])
+        ),
     }
     for (function, *at), kernel in kernels.items():
         # Three dimensions at most. The integrand grows along the imaginary axis as exp(λy²/2), with
@@ -185,7 +189,9 @@ def relu_reference(kernel, degree, A, points):
         if np.hypot(x, y) > 1e-9:
             breaks += [np.arctan2(y, x) % (2 * np.pi), np.arctan2(-y, -x) % (2 * np.pi)]
     # Where the line of zeros of one field is steepest, the distance between breaks varies fast.
-    breaks += [t % (2 * np.pi) for f in rows for t in (np.arctan2(f[1], f[0]) + np.pi / 2 * np.arange(4))]
+    breaks += [
+        t % (2 * np.pi) for f in rows for t in (np.arctan2(f[1], f[0]) + np.pi / 2 * np.arange(4))
+    ]
     breaks = np.unique(breaks)
     theta, outer = (x.ravel() for x in legendre(points, breaks[:-1], breaks[1:]))
     cosine, sine = np.cos(theta), np.sin(theta)

@@ -26,10 +26,11 @@ def test_grids_converge_exponentially_for_analytic_functions():
     for points in (8, 16, 32, 64):
         rule = gaussian_rule(1, points, 1, seed=0).replicate(0)
         errors.append(abs(rule.weights @ np.tanh(rule.points[:, 0]) ** 2 - exact))
-    # The balance of tail and aliasing gives exp(−(3π points)^(2/3)/2): 1e-4, 7e-7, 2e-10, 7e-16.
-    assert errors[1] < 1e-5
-    assert errors[2] < 1e-8
-    assert errors[3] < 1e-13
+    # The balance of tail and aliasing gives exp(−(3π points)^(2/3)/2) = 1e-4, 7e-7, 2e-10, 7e-16,
+    # times (2π/h)², at most 600, for the double poles of tanh².
+    assert errors[1] < 4e-4
+    assert errors[2] < 1e-7
+    assert errors[3] < 4e-13
 
 
 def test_the_spread_of_replicates_is_the_error():

@@ -1,6 +1,5 @@
 """Where the examples come from: data sources and the teachers that label them."""
 
-import abc
 from typing import Any
 
 import numpy as np
@@ -78,13 +77,8 @@ class Teacher(Part):
         return cls.from_weights(activation, weights, readout)
 
 
-class Data(Part):
+class Data(Part, abstract=True):
     """Base of the data sources."""
-
-    @property
-    @abc.abstractmethod
-    def description(self) -> str:
-        """In a few words, for tables."""
 
 
 class Stream(Data):
@@ -97,10 +91,6 @@ class Stream(Data):
     batch: int = field(whole(1), default=1)
     noise: float = field(number(minimum=0), default=0.0)
 
-    @property
-    def description(self):
-        return "fresh examples at every step"
-
 
 class Population(Data):
     """Infinitely many examples: the gradient is the expectation over all of them, and training a flow in time.
@@ -110,7 +100,3 @@ class Population(Data):
 
     teacher: Teacher = field(part(Teacher))
     noise: float = field(number(minimum=0), default=0.0)
-
-    @property
-    def description(self):
-        return "infinitely many examples"

@@ -45,13 +45,16 @@ class Part(eqx.Module):
     Two parts are equal if and only if they have the same kind and the same field values.
     """
 
-    kind: ClassVar[str] = "part"
+    kind: ClassVar[str] = ""
+    """The name in problem files, from the class's name; empty for a base class (`abstract=True`)."""
     constructors: ClassVar[tuple[str, ...]] = ()
     """Class methods that a problem file may name, as in `kind = "two_layer.random"`."""
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, abstract: bool = False, **options):
         super().__init_subclass__(**options)
-        if "kind" not in cls.__dict__:
+        if abstract:
+            cls.kind = ""
+        elif "kind" not in cls.__dict__:
             cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     def __post_init__(self):
@@ -256,7 +259,7 @@ def kinds_of(*classes: type) -> dict[str, type]:
     """The concrete kinds below `classes`, by the names that a file may use."""
     found = {}
     for cls in classes:
-        if not getattr(cls, "__abstractmethods__", None):
+        if cls.kind and not getattr(cls, "__abstractmethods__", None):
             found[cls.kind] = cls
             found |= {f"{cls.kind}.{name}": cls for name in cls.constructors}
         found |= kinds_of(*cls.__subclasses__())

@@ -106,12 +106,8 @@ def as_schedule(rate) -> Schedule:
     return rate if isinstance(rate, Schedule) else Constant(rate)
 
 
-class Training(Part):
+class Training(Part, abstract=True):
     """Base of the training rules."""
-
-    @abc.abstractmethod
-    def breakpoints(self, end: float) -> list[float]:
-        """The times before `end` at which one of the rates is not smooth."""
 
 
 class GradientDescent(Training):
@@ -137,7 +133,8 @@ class GradientDescent(Training):
             given = {"steps": self.steps, "time": self.time}
             raise ProblemError("GradientDescent.steps, time", given, "give exactly one of the two")
 
-    def breakpoints(self, end):
+    def breakpoints(self, end: float) -> list[float]:
+        """The times before `end` at which one of the rates is not smooth."""
         rates = [self.learning_rate, self.readout_learning_rate]
         kinks = {
             float(t) for rate in rates if isinstance(rate, Schedule) for t in rate.breakpoints()

@@ -43,8 +43,7 @@ def _draw_loss(axes, theory, runs, label=True):
         axes.plot(curve["time"], curve, color=RUNS_COLOUR, lw=0.8, alpha=0.7, label=name)
     name = "theory, N → ∞" if label else None
     axes.plot(theory["time"], theory["test_loss"], color=THEORY_COLOUR, lw=1.6, ls="--", label=name)
-    # Smaller losses are differences of terms of order one, and rounding.
-    axes.set(xscale="log", yscale="log", xlabel="time t = steps / N", ylim=(1e-9, None))
+    axes.set(xscale="log", yscale="log", xlabel="time t = steps / N")
 
 
 def _problem(hidden: int, rate: float, time: float, **start) -> Problem:
@@ -64,6 +63,8 @@ def figure_1(report):
     for axes, K, (theory, runs) in zip(panels, hidden, pairs, strict=True):
         _draw_loss(axes, theory, runs)
         axes.set_title(f"K = {K}, M = {UNITS}")
+    # Smaller losses are differences of terms of order one, and rounding.
+    panels[0].set_ylim(bottom=1e-9)
     panels[0].set_ylabel("test loss ½⟨(y − ŷ)²⟩")
     panels[0].legend(frameon=False)
     return figure

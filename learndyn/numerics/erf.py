@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 from learndyn.numerics.arcsin import arcsin, inverse_root
 from learndyn.numerics.pairs import chunked, pairs, symmetric
 
-CHUNK = 32_768
-"""Arcsines per pass of the loop over pairs: small enough for the temporaries to stay in cache."""
+CHUNK, FEWEST = 32_768, 16
+"""Arcsines per pass of the loop over pairs, so that the temporaries stay in cache; but so many pairs at least."""
 
 
 class ErfIntegrals(eqx.Module):
@@ -51,7 +51,7 @@ class ErfIntegrals(eqx.Module):
         def total(i, k):
             return jnp.sum(arcsin(_tilted_sines(C, i, k)) * s[:, None], axis=1) @ s
 
-        sums = chunked(total, pairs(K), max(1, CHUNK // C.shape[0] ** 2))
+        sums = chunked(total, pairs(K), max(FEWEST, CHUNK // C.shape[0] ** 2))
         return 2 / np.pi * symmetric(sums, K) * self.slopes(C, K)[:, :K]
 
 

@@ -66,17 +66,19 @@ def cofactors(r: Float[Array, "6 p"]) -> tuple[Float[Array, "4 4 p"], Float[Arra
 
 def _vectors(S: Float[Array, "4 4 p"]):
     """Four vectors (rows) with scalar products S, √det S, and whether S is singular to rounding."""
-    columns, left, volume = [], jnp.ones_like(S[0]), 1.0
+    columns, left, volume = [], jnp.ones_like(S[0]), jnp.ones_like(S[0, 0])
+    singular = volume < 0
     for _ in range(4):
         diagonal = S[np.arange(4), np.arange(4)]
         largest = jnp.argmax(jnp.where(left > 0, diagonal, -1.0), axis=0)
         chosen = (np.arange(4)[:, None] == largest).astype(S.dtype)
         pivot = jnp.sum(chosen * diagonal, axis=0)
         kept = pivot > tolerance(S.dtype)
+        singular = ~kept
         root = jnp.sqrt(jnp.where(kept, pivot, 1.0))
         column = jnp.where(kept, jnp.sum(chosen * S, axis=1) * left / root, TINY * chosen)
         S = S - column[:, None] * column
         left = left * (1 - chosen)
         volume = volume * jnp.where(kept, root, TINY)
         columns.append(column)
-    return jnp.stack(columns, axis=1), volume, ~kept
+    return jnp.stack(columns, axis=1), volume, singular

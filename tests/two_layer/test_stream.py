@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,21 +95,24 @@ def test_symmetric_plateau_is_a_fixed_point_of_gradient_flow(K):
 def test_perfect_solution_loses_stability_at_the_known_rate(K, critical, batch):
     """The largest growth rate of small deviations changes sign at η_c, which is proportional to B."""
 
+    upper = np.triu_indices(K)
+
+    @eqx.filter_jit
+    def jacobian(system, x):
+        def flow(x):
+            half, R = x[: len(upper[0])], x[len(upper[0]) :].reshape(K, K)
+            Q = jnp.zeros((K, K)).at[upper].set(half)
+            Q = Q + jnp.triu(Q, 1).T
+            d = system.velocity(0.0, OrderParameters(Q, R, jnp.ones(K)), None)
+            return jnp.concatenate([d.Q[upper], d.R.ravel()])
+
+        return jax.jacfwd(flow)(x)
+
     def growth(eta):
-        made = problem(K, K, rate=eta, batch=batch)
         with float64():
-            system, _ = equations(made)
-            upper = np.triu_indices(K)
-
-            def flow(x):
-                half, R = x[: len(upper[0])], x[len(upper[0]) :].reshape(K, K)
-                Q = jnp.zeros((K, K)).at[upper].set(half)
-                Q = Q + jnp.triu(Q, 1).T
-                d = system.velocity(0.0, OrderParameters(Q, R, jnp.ones(K)), None)
-                return jnp.concatenate([d.Q[upper], d.R.ravel()])
-
+            system, _ = equations(problem(K, K, rate=eta, batch=batch))
             perfect = np.concatenate([np.eye(K)[upper], np.eye(K).ravel()])
-            return np.linalg.eigvals(jax.jacfwd(flow)(jnp.asarray(perfect))).real.max()
+            return np.linalg.eigvals(jacobian(system, jnp.asarray(perfect))).real.max()
 
     # The reference values have six digits.
     assert growth(batch * (critical - 1e-5)) < 0 < growth(batch * (critical + 1e-5))
@@ -263,8 +267,9 @@ def test_gradient_of_the_final_error_with_respect_to_the_rate():
     step = 1e-4
     with float64():
         slope = float(jax.grad(final)(0.8))
-        difference = float(final(0.8 + step) - final(0.8 - step)) / (2 * step)
-        wide = float(final(0.8 + 2 * step) - final(0.8 - 2 * step)) / (4 * step)
+        value = jax.jit(final)
+        difference = float(value(0.8 + step) - value(0.8 - step)) / (2 * step)
+        wide = float(value(0.8 + 2 * step) - value(0.8 - 2 * step)) / (4 * step)
     # Central differences err by O(step²): a third of their change when the step doubles, plus solver error / step.
     assert slope == pytest.approx(difference, abs=abs(wide - difference) + 1e-11 / step)
 

@@ -15,9 +15,11 @@ def best(function, repeat: int = 5) -> float:
 
 def row(what: str, seconds: float, reference: str, reference_seconds: float) -> None:
     """One line: the ratio first, both durations behind it."""
-    ratio = reference_seconds / seconds
+    ratio, word = reference_seconds / seconds, "faster"
+    if ratio < 1:
+        ratio, word = 1 / ratio, "slower"
     print(
-        f"  {what:<44} {ratio:8.1f} times faster than {reference}"
+        f"  {what:<44} {ratio:8.1f} times {word} than {reference}"
         f"  ({_shown(seconds)} against {_shown(reference_seconds)})"
     )
 

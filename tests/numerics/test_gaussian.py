@@ -173,6 +173,35 @@ def test_a_rule_works_on_singular_covariances(case):
         assert np.all(deviation <= 8 * getattr(error, name) + 1e-9), name
 
 
+@pytest.mark.parametrize(
+    ("student", "teacher"),
+    [(Relu(), Erf()), (Erf(), Relu()), (Relu(), Named("tanh")), (Named("tanh"), Erf())],
+    ids=["relu of erf", "erf of relu", "relu of tanh", "tanh of erf"],
+)
+def test_mixed_pairs_agree_with_plain_sampling(student, teacher):
+    """A million independent samples; the sum of eight errors of the rule and five of the sampling."""
+    K, M = 2, 2
+    C, s = problem(K, M, seed=11)
+    u = np.random.default_rng(0).multivariate_normal(np.zeros(K + M), C, 10**6)
+    with float64():
+        mean, error = jax.device_get(
+            rule_moments(student, teacher, C, s, K, gaussian_rule(K + M, 2**12, 8, seed=2))
+        )
+        g = np.concatenate([student(u[:, :K]), teacher(u[:, K:])], axis=1)
+        slope = np.asarray(student.derivative(u[:, :K]))
+    epsilon = g @ s
+    samples = {
+        "force": slope[:, :, None] * u[:, None, :] * epsilon[:, None, None],
+        "square": slope[:, :, None] * slope[:, None, :] * epsilon[:, None, None] ** 2,
+        "slope": slope[:, :, None] * slope[:, None, :],
+        "readout": g[:, :K] * epsilon[:, None],
+        "loss": epsilon**2 / 2,
+    }
+    for name, values in samples.items():
+        allowed = 8 * getattr(error, name) + 5 * values.std(0) / 1e3
+        assert np.all(np.abs(getattr(mean, name) - values.mean(0)) <= allowed), name
+
+
 def generic_gradient(student, teacher, rule=None, seed=9):
     C, s = problem(2, 2, seed=seed)
     rng = np.random.default_rng(seed)

@@ -132,7 +132,8 @@ for _name, _title, _caption, _minutes, _make in (
         f"{_setting}, η_v = η = 0.2, initial scale 1 (readout 0.5), K = 2, 4, 6; four SGD runs each. Below: cosine "
         "between the measured and the predicted Q, R, v, mean over the runs. The primer does not print η or the "
         "scale. With a larger η or smaller initial weights, noise rather than the initial state decides which unit "
-        "learns what, and the alignment of R is lost.",
+        "learns what, and the alignment of R is lost. The initial draw (seed 2) was picked among a few for being "
+        "decided by the initial state; from seed 1 at K = 6 the cosine of R fell to about 0.3 in three of four runs.",
         5.0,
         figure_2,
     ),

@@ -13,7 +13,8 @@ from learndyn.activations import (
     activation,
 )
 from learndyn.compare import Comparison, compare
-from learndyn.data import Population, Stream, Teacher
+from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream, Teacher
+from learndyn.deep_linear.network import DeepLinear
 from learndyn.errors import (
     CannotCompare,
     FileError,
@@ -35,6 +36,7 @@ from learndyn.training import (
     Constant,
     ExponentialDecay,
     GradientDescent,
+    PerStep,
     Piecewise,
     PowerDecay,
     WarmUp,
@@ -52,6 +54,8 @@ __all__ = [
     "Comparison",
     "Constant",
     "Custom",
+    "Dataset",
+    "DeepLinear",
     "Erf",
     "ExponentialDecay",
     "FileError",
@@ -65,15 +69,18 @@ __all__ = [
     "NotEnoughMemory",
     "OrderParameterODE",
     "OverlapChain",
+    "PerStep",
     "Piecewise",
     "Polynomial",
     "Population",
     "PopulationDescent",
     "PowerDecay",
+    "PowerLaw",
     "Problem",
     "ProblemError",
     "Relu",
     "Solution",
+    "Spectrum",
     "Stream",
     "Teacher",
     "Theory",

@@ -1,5 +1,6 @@
 """Where the examples come from: data sources and the teachers that label them."""
 
+import abc
 from typing import Any
 
 import numpy as np
@@ -81,22 +82,106 @@ class Data(Part, abstract=True):
     """Base of the data sources."""
 
 
-class Stream(Data):
-    """Fresh examples at every step, never seen again: `batch` (B) of them, labels from `teacher` plus noise.
+class Covariance(Part, abstract=True):
+    """Base of the structured inputs: x ~ N(0, Λ) with eigenvalues λ_k, labels y = Σ_k w*_k x_k plus noise.
 
-    Every label carries its own Gaussian noise of standard deviation `noise` (σ).
+    x_k is the input along the k-th eigenvector. Data with a spectrum have no dimension in the theory; widths, batches
+    and dataset sizes are then counts, not ratios.
     """
 
-    teacher: Teacher = field(part(Teacher))
-    batch: int = field(whole(1), default=1)
+    @abc.abstractmethod
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues λ_k (modes) and target coefficients w*_ck (outputs × modes)."""
+
+
+class Spectrum(Covariance):
+    """Eigenvalues λ_k and target coefficients w*_k, one for each mode; for several outputs a row for each."""
+
+    eigenvalues: np.ndarray = field(array(1, minimum=0))
+    coefficients: np.ndarray = field(lambda value, name: array(np.ndim(value) or 1)(value, name))
+
+    def validate(self):
+        modes = len(self.eigenvalues)
+        if not self.eigenvalues.any():
+            raise ProblemError("Spectrum.eigenvalues", self.eigenvalues, "must have a positive sum")
+        if self.coefficients.shape[-1] != modes:
+            allowed = f"must have one entry per eigenvalue ({modes}) for each output"
+            raise ProblemError("Spectrum.coefficients", self.coefficients, allowed)
+
+    def arrays(self):
+        return self.eigenvalues, np.atleast_2d(self.coefficients)
+
+
+class PowerLaw(Covariance):
+    """λ_k = k^(−capacity) and w*_k² λ_k = k^(−capacity·source − 1) for k = 1 … modes (w*_k > 0).
+
+    In a linear model the loss falls as t^(−source); a source below 1 is a hard task.
+    """
+
+    capacity: float = field(number(above=1))
+    source: float = field(number(above=0))
+    modes: int = field(whole(1))
+
+    def arrays(self):
+        k = np.arange(1.0, self.modes + 1)
+        eigenvalues = k**-self.capacity
+        return eigenvalues, np.sqrt(k ** (-self.capacity * self.source - 1) / eigenvalues)[None]
+
+
+def either(data, **given) -> None:
+    """Refuse two fields that exclude each other."""
+    if sum(value is not None for value in given.values()) > 1:
+        names = " and ".join(given)
+        raise ProblemError(f"{type(data).__name__}.{names}", given, "give only one of the two")
+
+
+class Stream(Data):
+    """Fresh examples at every step, never seen again; every label carries Gaussian noise of deviation `noise` (σ).
+
+    A step takes `batch` (B, 1 unless given) examples, or `batch_ratio` (α_B = B/D) per input dimension. Two-layer
+    networks need a `teacher`. Linear networks learn a random linear function of isotropic inputs, or of inputs with
+    a `spectrum`.
+    """
+
+    teacher: Teacher | None = field(optional(part(Teacher)), default=None)
+    batch: int | None = field(optional(whole(1)), default=None)
     noise: float = field(number(minimum=0), default=0.0)
+    batch_ratio: float | None = field(optional(number(above=0)), default=None)
+    spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
+
+    def validate(self):
+        either(self, batch=self.batch, batch_ratio=self.batch_ratio)
+        either(self, teacher=self.teacher, spectrum=self.spectrum)
+        if self.batch is None and self.batch_ratio is None:
+            object.__setattr__(self, "batch", 1)
+
+
+class Dataset(Data):
+    """A fixed set of examples, all of them used at every step; `noise` (σ) is that of their labels.
+
+    There are `ratio` (α = P/D) examples per input dimension, or `examples` (P) where the inputs have a `spectrum`.
+    """
+
+    ratio: float | None = field(optional(number(above=0)), default=None)
+    noise: float = field(number(minimum=0), default=0.0)
+    examples: int | None = field(optional(whole(1)), default=None)
+    spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
+
+    def validate(self):
+        either(self, ratio=self.ratio, examples=self.examples)
+        if self.ratio is None and self.examples is None:
+            raise ProblemError("Dataset.ratio", None, "missing; give ratio, or examples with a spectrum")
 
 
 class Population(Data):
-    """Infinitely many examples: the gradient is the expectation over all of them, and training a flow in time.
+    """Infinitely many examples: the gradient is the expectation over all of them.
 
-    `noise` (σ) then does not enter the dynamics.
+    `noise` (σ) then does not enter the dynamics. `teacher` and `spectrum` are those of `Stream`.
     """
 
-    teacher: Teacher = field(part(Teacher))
+    teacher: Teacher | None = field(optional(part(Teacher)), default=None)
     noise: float = field(number(minimum=0), default=0.0)
+    spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
+
+    def validate(self):
+        either(self, teacher=self.teacher, spectrum=self.spectrum)

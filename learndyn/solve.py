@@ -63,7 +63,7 @@ def trace(problem, method=None, *, save_at=None) -> dict[str, jax.Array]:
 
 
 def as_dataset(curves: Curves) -> xr.Dataset:
-    """The curves as labelled arrays; axes other than the times are numbered from 0."""
+    """The curves as labelled arrays."""
     arrays = {}
     for name, observable in curves.observables.items():
         values = np.asarray(observable.values)
@@ -72,8 +72,11 @@ def as_dataset(curves: Curves) -> xr.Dataset:
             attributes["judged"] = 0
         arrays[name] = xr.DataArray(values, dims=observable.dims, attrs=attributes)
     dataset = xr.Dataset(arrays)
-    coordinates: dict = {axis: np.arange(length) for axis, length in dataset.sizes.items()}
-    words = {"time": "time t = steps / N", "step": "step"}[curves.axis]
+    coordinates: dict = {
+        axis: curves.coordinates.get(axis, np.arange(length))
+        for axis, length in dataset.sizes.items()
+    }
+    words = {"time": "time t = steps / N", "step": "training step"}[curves.axis]
     coordinates[curves.axis] = (curves.axis, np.asarray(curves.times), {"long_name": words})
     return dataset.assign_coords(coordinates)
 

@@ -93,6 +93,19 @@ class Piecewise(Schedule):
         return list(self.times)
 
 
+class PerStep(Schedule):
+    """`values[t]` at step t, the last one ever after: a rate of its own for every step."""
+
+    values: np.ndarray = field(array(1, minimum=0))
+
+    def __call__(self, t):
+        index = jnp.clip(jnp.floor(t).astype(int), 0, len(self.values) - 1)
+        return jnp.asarray(self.values)[index]
+
+    def breakpoints(self):
+        return [float(t) for t in range(1, len(self.values))]
+
+
 def _rate(value, name):
     """A number or a schedule; a constant schedule is the number it holds."""
     if isinstance(value, dict | Schedule):
@@ -115,7 +128,8 @@ class GradientDescent(Training):
 
     Its length is `steps`, or `time` where the theory measures training in time; the network's page says which, and how
     the rate of the finite network follows from `learning_rate` (η). `readout_learning_rate` (η_v) is the rate of a
-    trained readout, equal to `learning_rate` unless given. `loss` says whether the loss of several examples is their
+    trained readout, equal to `learning_rate` unless given. `momentum` (β) and `weight_decay` (λ) act as
+    B ← βB − η·gradient, W ← (1 − ηλ) W + B. `loss` says whether the loss of several examples is their
     mean or sum.
     """
 
@@ -140,6 +154,40 @@ class GradientDescent(Training):
             float(t) for rate in rates if isinstance(rate, Schedule) for t in rate.breakpoints()
         }
         return sorted(t for t in kinks if 0 < t < end)
+
+
+def rates(training, steps: int):
+    """η(t) for t = 0 … steps − 1."""
+    return as_schedule(training.learning_rate)(np.arange(steps, dtype=float))
+
+
+def impulse_response(training, steps: int):
+    """How a weight answers to its force: κ (T×T) and d (T) with W(t) = d(t) W(0) + Σ_{s<t} κ(t, s) force(s), T = steps + 1.
+
+    One step, with momentum β and decay λ, is B ← βB + η(t) force(t), W ← (1 − η(t)λ) W + B; so d(t+1) = (1 − η(t)λ) d(t)
+    and κ(t+1, s) = (1 − η(t)λ) κ(t, s) + η(s) β^(t−s). NumPy arrays, or JAX arrays where the training is traced.
+    """
+    eta = rates(training, steps)
+    beta, decay = training.momentum, training.weight_decay
+    differentiated = traced(eta) or traced(beta) or traced(decay)
+    xp = jnp if differentiated else np
+    eta = xp.asarray(eta)
+
+    def advance(state, eta_t):
+        row, buffer, d = state
+        keep = 1 - eta_t[0] * decay
+        buffer = beta * buffer + eta_t[1]
+        return (keep * row + buffer, buffer, keep * d), (keep * row + buffer, keep * d)
+
+    start = (xp.zeros(steps + 1), xp.zeros(steps + 1), xp.ones(()))
+    force = (eta, xp.eye(steps, steps + 1) * eta[:, None])
+    if differentiated:
+        _, (rows, d) = jax.lax.scan(advance, start, force)
+        return jnp.vstack([start[0], rows]), jnp.concatenate([jnp.ones(1), d])
+    state, kappa, undriven = start, np.zeros((steps + 1, steps + 1)), np.ones(steps + 1)
+    for t in range(steps):
+        state, (kappa[t + 1], undriven[t + 1]) = advance(state, (force[0][t], force[1][t]))
+    return kappa, undriven
 
 
 def leaves_as_arrays(tree):

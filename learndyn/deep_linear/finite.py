@@ -1,0 +1,398 @@
+"""Finite deep linear networks, trained for real; the update rules are in `DeepLinear`'s docstring.
+
+With r_0 = √D for isotropic data and 1 for a spectrum, and r_ℓ = √N_ℓ, the two kinds of data read the same:
+
+    v = w* − (r_0/(N_L γ_0)) W^{0⊤}g^1,  Δ = Xv/r_0 + σε,  h^0 = (r_0/P) X^⊤Δ,  h^{ℓ+1} = W^ℓ h^ℓ/r_ℓ,
+    g^ℓ = W^{ℓ⊤} g^{ℓ+1}/r_ℓ,  force on W^ℓ: (γ_0/r_ℓ) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,  force on w_c: γ_0 h^L_c.
+
+Vectors are rows here, one for each output. The target, the weights and the data of a seed are drawn from generators of
+their own, and batches in blocks of a fixed number of steps; so neither the recorded steps nor the companions change a
+seed's curve.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import get_blas_funcs
+
+from learndyn.data import Dataset, Population
+from learndyn.deep_linear.network import Sizes, sizes
+from learndyn.deep_linear.observables import alignment, observables
+from learndyn.memory import require_memory
+from learndyn.numerics.times import resolve_steps
+from learndyn.part import Part, boolean, field
+from learndyn.theory import Curves
+from learndyn.training import rates
+
+_gemm = get_blas_funcs("gemm", dtype=np.float64)
+DIVERGED = 1e10
+"""A test loss beyond this many times its initial value counts as diverged."""
+DELAY = 16
+"""Steps after which forces are added to the large matrices."""
+BLOCK_NUMBERS = 2**18
+"""Random numbers per block of a stream, unless one batch needs more."""
+
+
+class Descent(Part):
+    """(Stochastic) gradient descent on the weights.
+
+    With `partners`, every seed also trains three companions that share with its network the data only, the initial
+    weights only, or nothing but the target w*. They measure overlap_same_data, overlap_same_weights and bias:
+    Σ_c v_c·v'_c/D (Σ_c Σ_k λ_k v_ck v'_ck for a spectrum), averaged over the two pairs among the four networks that
+    share just this. Same data means the same batches and label noise on a `Stream`; on the `Population` there are only
+    the weights to share, so that overlap_same_data is the bias.
+    """
+
+    partners: bool = field(boolean, default=False)
+
+
+class Spec(NamedTuple):
+    """What is the same for all networks of a problem; `r` holds r_0 … r_{L−1}, `lam` λ or 1, `eta` η(t)."""
+
+    sizes: Sizes
+    data: type
+    outputs: int
+    gamma: float
+    centered: bool
+    r: tuple[float, ...]
+    lam: np.ndarray
+    coefficients: np.ndarray | None
+    sigma: float
+    eta: np.ndarray
+    momentum: float
+    decay: float
+
+    def overlap(self, a, b):
+        """Σ_c a_c·Λb_c/r_0² over the last two axes (output, input)."""
+        return np.sum(a * self.lam * b, axis=(-2, -1)) / self.r[0] ** 2
+
+    @property
+    def block(self) -> int:
+        """Steps per block of random numbers."""
+        D, _, examples = self.sizes
+        return 1 if self.data in (Dataset, Population) else max(1, BLOCK_NUMBERS // (examples * D))
+
+
+def spec(problem, size: int) -> Spec:
+    """The dimensions and numbers of a problem at `size` inputs."""
+    network, data, training = problem.network, problem.data, problem.training
+    dimensions = sizes(problem, size)
+    structured = data.spectrum is not None
+    lam, coefficients = data.spectrum.arrays() if structured else (np.ones(1), None)
+    first = 1.0 if structured else math.sqrt(size)
+    return Spec(
+        sizes=dimensions,
+        data=type(data),
+        outputs=network.outputs,
+        gamma=float(network.gamma),
+        centered=network.centered,
+        r=(first, *(math.sqrt(n) for n in dimensions.N[:-1])),
+        lam=lam,
+        coefficients=coefficients,
+        sigma=float(data.noise),
+        eta=np.asarray(rates(training, training.steps), dtype=float),
+        momentum=float(training.momentum),
+        decay=float(training.weight_decay),
+    )
+
+
+def _rows_times(rows, matrix):
+    """`rows` @ `matrix`; a few rows one by one, because BLAS is slow at thin products of two matrices."""
+    if 1 < len(rows) <= 4:
+        return np.stack([row @ matrix for row in rows])
+    return rows @ matrix
+
+
+class Matrix:
+    """A weight matrix W = a_0 W̄ + a_1 B̄ + Σ_s a_s g_s^⊤ h_s and its momentum B = b_1 B̄ + Σ_s b_s g_s^⊤ h_s.
+
+    The sums are over the forces g_s^⊤ h_s of the last steps. They are added to W̄ and B̄ every `DELAY` steps only,
+    because reading and writing a large matrix is what a step costs.
+    """
+
+    def __init__(self, initial, made: Spec):
+        self.W = initial.copy()
+        self.B = np.zeros_like(initial) if made.momentum else None
+        self.momentum, self.decay = made.momentum, made.decay
+        pending = DELAY * made.outputs
+        self.g, self.h = (np.empty((pending, n)) for n in initial.shape)
+        self._restart()
+
+    def _restart(self):
+        self.pending = 0
+        self.a, self.b = np.zeros((2, 2 + len(self.g)))
+        self.a[0] = self.b[1] = 1.0
+
+    def times(self, rows):
+        """W x for every row x."""
+        B = None if self.B is None else self.B.T
+        return self._applied(rows, self.W.T, B, self.h, self.g)
+
+    def transpose_times(self, rows):
+        """W^⊤ x for every row x."""
+        return self._applied(rows, self.W, self.B, self.g, self.h)
+
+    def _applied(self, rows, W, B, inner, outer):
+        n, a = self.pending, self.a
+        result = a[0] * _rows_times(rows, W)
+        if B is not None:
+            result += a[1] * _rows_times(rows, B)
+        if n:
+            result += (rows @ inner[:n].T * a[2 : n + 2]) @ outer[:n]
+        return result
+
+    def move(self, g, h, eta):
+        """One step of training under the force g^⊤ h: B ← βB + η g^⊤h, W ← (1 − ηλ) W + B."""
+        n, end = self.pending, self.pending + len(g)
+        self.g[n:end], self.h[n:end] = g, h
+        self.b *= self.momentum
+        self.b[n + 2 : end + 2] = eta
+        self.a *= 1 - eta * self.decay
+        self.a += self.b
+        self.pending = end
+        if end == len(self.g):
+            self.settle()
+
+    def settle(self):
+        """Add the pending forces to W̄ and B̄; returns W."""
+        n, B, W = self.pending, self.B, self.W
+        g, h, a, b = self.g[:n], self.h[:n], self.a, self.b
+        if n:
+            self.W = _updated(W, a[0], a[2 : n + 2, None] * g, h)
+            if B is not None:
+                self.W += a[1] * B
+                self.B = _updated(B, b[1], b[2 : n + 2, None] * g, h)
+        self._restart()
+        return self.W
+
+
+def _updated(M, factor, g, h):
+    """factor·M + g^⊤h, in the memory of M."""
+    return _gemm(1.0, h.T, g.T, beta=factor, c=M.T, trans_b=True, overwrite_c=True).T
+
+
+class Fields(NamedTuple):
+    """Everything a step computes: v, Δ (None on the population), h^0 … h^L and g^1 … g^L."""
+
+    v: np.ndarray
+    Delta: np.ndarray | None
+    h: list
+    g: list
+
+
+class Trainee:
+    """One network in training."""
+
+    def __init__(self, made: Spec, weights, target):
+        self.made = made
+        self.matrices = [Matrix(W, made) for W in weights[:-1]]
+        self.w = weights[-1].copy()
+        self.buffer = np.zeros_like(self.w)
+        self.target = target
+        if made.centered:
+            self.target = target + self._function(self._backward())
+
+    def _backward(self):
+        """g^1 … g^L."""
+        g = [self.w]
+        for W, r in zip(self.matrices[:0:-1], self.made.r[:0:-1], strict=True):
+            g.insert(0, W.transpose_times(g[0]) / r)
+        return g
+
+    def _function(self, g):
+        """The network's own linear function, (r_0/(N_L γ_0)) W^{0⊤}g^1."""
+        made = self.made
+        scale = made.r[0] / (made.sizes.N[-1] * made.gamma)
+        return scale * self.matrices[0].transpose_times(g[0])
+
+    def fields(self, examples) -> Fields:
+        """What the network makes of `examples`, an (X, σε), or of the population, None."""
+        made, Delta = self.made, None
+        g = self._backward()
+        v = self.target - self._function(g)
+        h = [made.lam * v]
+        if examples is not None:
+            X, noise = examples
+            Delta = _rows_times(v, X.T) / made.r[0] + noise
+            h = [made.r[0] / len(X) * _rows_times(Delta, X)]
+        for W, r in zip(self.matrices, made.r, strict=True):
+            h.append(W.times(h[-1]) / r)
+        return Fields(v, Delta, h, g)
+
+    def step(self, fields: Fields, eta: float) -> None:
+        """Move all weights under the forces of `fields`."""
+        made = self.made
+        for W, r, g, h in zip(self.matrices, made.r, fields.g, fields.h[:-1], strict=True):
+            W.move(made.gamma / r * g, h, eta)
+        self.buffer = made.momentum * self.buffer + eta * made.gamma * fields.h[-1]
+        self.w = (1 - eta * made.decay) * self.w + self.buffer
+
+
+class Source:
+    """The examples (X, σε) of every step: always the same, always new ones, or None on the population."""
+
+    def __init__(self, made: Spec, rng):
+        self.made, self.rng = made, rng
+        self.block = made.block
+        self.drawn = 0
+
+    def at(self, step: int):
+        """The examples of `step`; steps must be asked for in their order."""
+        if self.made.data is Population:
+            return None
+        if step >= self.drawn:
+            self.X, self.noise = self._draw()
+            self.drawn = math.inf if self.made.data is Dataset else self.drawn + self.block
+        return self.X[step % self.block], self.noise[step % self.block]
+
+    def _draw(self):
+        made, (D, _, examples) = self.made, self.made.sizes
+        X = self.rng.standard_normal((self.block, examples, D))
+        X *= np.sqrt(made.lam)
+        return X, made.sigma * self.rng.standard_normal((self.block, made.outputs, examples))
+
+
+def draw(made: Spec, seed: int, partners: bool):
+    """The sources of data, the networks that learn from each of them, and the target w*, of one seed.
+
+    Network [i][j] has data i and initial weights j; without `partners` there is only [0][0].
+    """
+    sequences = np.random.SeedSequence(seed).spawn(5)
+    rngs = [np.random.Generator(np.random.SFC64(sequence)) for sequence in sequences]
+    D, N, _ = made.sizes
+    target = made.coefficients
+    if target is None:
+        target = rngs[0].standard_normal((made.outputs, D))
+    shapes = [*zip(N, (D, *N[:-1]), strict=True), (made.outputs, N[-1])]
+    copies = 2 if partners else 1
+    weights = [[rng.standard_normal(shape) for shape in shapes] for rng in rngs[1 : 1 + copies]]
+    if made.data is Population:
+        copies = 1
+    sources = [Source(made, rng) for rng in rngs[3 : 3 + copies]]
+    networks = [[Trainee(made, start, target) for start in weights] for _ in sources]
+    return sources, networks, target
+
+
+class Records:
+    """The vectors of one network at the recorded steps, and the v of all its companions."""
+
+    def __init__(self, made: Spec, count: int, grid: tuple[int, int]):
+        self.made, self.reached = made, 0
+        D, N, examples = made.sizes
+        shape = (count, made.outputs)
+        self.v = np.empty((count, *grid, made.outputs, D))
+        self.Delta = np.empty((*shape, examples)) if made.data is Dataset else None
+        self.h = [np.empty((*shape, n)) for n in (D, *N)]
+        self.g = [np.empty((*shape, n)) for n in N]
+        self.train_loss = np.empty(count)
+
+    def add(self, fields: list[list[Fields]]) -> None:
+        """Record a step of all the networks."""
+        i, own = self.reached, fields[0][0]
+        self.v[i] = [[one.v for one in row] for row in fields]
+        if own.Delta is not None:
+            self.train_loss[i] = np.sum(own.Delta**2) / own.Delta.shape[1]
+            if self.Delta is not None:
+                self.Delta[i] = own.Delta
+        for stored, found in zip(self.h + self.g, own.h + own.g, strict=True):
+            stored[i] = found
+        self.reached += 1
+
+    def arrays(self, target) -> dict:
+        """The observables of `learndyn.deep_linear.observables`, at the steps that were reached."""
+        made, n = self.made, self.reached
+        grid, r = self.v[:n], made.r[0]
+        v = grid[:, 0, 0]
+        overlap, own, goal = (
+            made.overlap(a, b) for a, b in ((target, v), (v, v), (target, target))
+        )
+        found = {
+            "test_loss": own + made.outputs * made.sigma**2,
+            "alignment": alignment(overlap, own, goal),
+            "C_v": _gram(v * np.sqrt(made.lam) / r),
+            "C_h0": _gram(self.h[0][:n] / r),
+            "C_h": np.stack([_gram(h[:n] / math.sqrt(h.shape[-1])) for h in self.h[1:]]),
+            "C_g": np.stack([_gram(g[:n] / math.sqrt(g.shape[-1])) for g in self.g]),
+        }
+        if made.data is not Population:
+            found["train_loss"] = self.train_loss[:n]
+        if self.Delta is not None:
+            found["C_Delta"] = _gram(self.Delta[:n] / math.sqrt(self.Delta.shape[-1]))
+        if grid.shape[2] == 2:
+            # On the population both rows of the grid would be the same network.
+            (aa, ab), (ba, bb) = np.moveaxis(grid[:, [0, -1]], (1, 2), (0, 1))
+            pairs = {
+                "overlap_same_data": ((aa, ab), (ba, bb)),
+                "overlap_same_weights": ((aa, ba), (ab, bb)),
+                "bias": ((aa, bb), (ab, ba)),
+            }
+            for name, two in pairs.items():
+                found[name] = sum(made.overlap(a, b) for a, b in two) / 2
+        return found
+
+
+def _gram(vectors):
+    """Inner products of (step, output, component) vectors: (step, output, step2, output2)."""
+    count, outputs, _ = vectors.shape
+    rows = vectors.reshape(count * outputs, -1)
+    return (rows @ rows.T).reshape(count, outputs, count, outputs)
+
+
+def memory(made: Spec, count: int, partners: bool) -> float:
+    """Bytes for one seed recorded at `count` steps: weights, examples, recorded vectors, their correlations."""
+    D, N, examples = made.sizes
+    copies = 2 if partners else 1
+    weights = sum(n * m for n, m in zip(N, (D, *N[:-1]), strict=True))
+    weights *= copies + copies**2 * (2 if made.momentum else 1)
+    inputs = copies * made.block * examples * D
+    vectors = count * made.outputs * (D * (copies**2 + 2) + 2 * sum(N) + examples)
+    correlations = (2 * len(N) + 3) * (count * made.outputs) ** 2
+    return 8.0 * (weights + inputs + vectors + 2 * correlations)
+
+
+def finite(problem, size: int, method: Descent, save_at):
+    """A function that trains one network: `run(seed, report) -> Curves`."""
+    made = spec(problem, size)
+    steps = resolve_steps(save_at, problem.training.steps)
+    last = int(steps[-1])
+    purpose = f"training a deep linear network of size {size}, recorded at {len(steps)} steps,"
+    advice = "use a smaller size or record fewer steps (save_at)"
+    require_memory(memory(made, len(steps), method.partners), purpose, advice)
+
+    def run(seed: int, report) -> Curves:
+        sources, networks, target = draw(made, seed, method.partners)
+        records = Records(made, len(steps), (len(networks), len(networks[0])))
+        limit = math.inf
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step in range(last + 1):
+                examples = [source.at(step) for source in sources]
+                fields = [
+                    [network.fields(given) for network in row]
+                    for given, row in zip(examples, networks, strict=True)
+                ]
+                loss = np.max([[made.overlap(one.v, one.v) for one in row] for row in fields])
+                loss += made.outputs * made.sigma**2
+                if step == 0:
+                    limit = DIVERGED * loss
+                if not np.isfinite(loss) or loss > limit:
+                    break
+                if step == steps[records.reached]:
+                    records.add(fields)
+                if step < last:
+                    for row, found in zip(networks, fields, strict=True):
+                        for network, forces in zip(row, found, strict=True):
+                            network.step(forces, made.eta[step])
+                report((step + 1) / (last + 1))
+        reached = records.reached
+        D, N, examples = made.sizes
+        return Curves(
+            observables(records.arrays(target)),
+            steps[:reached],
+            axis="step",
+            diverged_at=float(steps[reached]) if reached < len(steps) else None,
+            evidence={"sizes": {"D": D, "N": list(N), "examples": examples}},
+            coordinates={"layer": np.arange(1, len(N) + 1), "step2": steps[:reached]},
+        )
+
+    return run

@@ -1,0 +1,440 @@
+"""The limit of a deep linear network, trained in the orthonormal basis of the directions it has visited.
+
+A Gaussian matrix that is applied to a vector never seen before gives a direction never seen before; so the infinitely
+large network *is* a small one whose spaces grow. Inner products are divided by the dimension of the space: D for the
+input space V, P for the data, N_ℓ for layer ℓ. Every operator (𝒵 = Z/√D from V to the data, where X = ZΛ^½;
+𝒲⁰ = W⁰/√D from V to layer 1; 𝒲^ℓ = W^ℓ/√N_ℓ from layer ℓ to ℓ+1) is an array A, empty at first, and
+
+- A x, with q the unit vector along the part of x orthogonal to all earlier inputs: first append the ROW q to A (a new
+  direction of the output space);
+- A^⊤y, with p the same for outputs: first append the COLUMN c p to A (a new direction of the input space), where c² is
+  the ratio of the dimensions of input and output space: 1/α for 𝒵, 1/ν_1 for 𝒲⁰, 1/ρ_ℓ for 𝒲^ℓ.
+
+Vectors of V have a coordinate for each direction and mode k of the inputs, scaled by √ω_k. With w*_c, the label noise ε_c
+and the initial readouts w_c as the first directions of their spaces, the states t = 0 … T are
+
+    g^L = w,  g^ℓ = ρ_ℓ 𝒲^ℓ⊤ g^{ℓ+1},  θ = (ρ_0/γ_0) 𝒲⁰⊤ g¹,  v = w* − θ (+ θ(0) if centred),
+    Δ = 𝒵 Λ^½ v + σε,  h⁰ = Λ^½ 𝒵^⊤ Δ    (stream: Λv + Λ^½ ξ with new ξ ~ N(0, (C_v(t,t) + σ²)/α_B); population: Λv),
+    h^{ℓ+1} = 𝒲^ℓ h^ℓ,    𝒲^ℓ: force γ_0 Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,    w_c: force γ_0 h^L_c,
+
+and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. What is appended at time t is a part of W(0) and has decayed by
+d(t) = Π (1 − ηλ).
+
+Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its length.
+For n directions, O(L T n²) time and O(L n²) memory; n ≤ 2T per output, and much less where training is smooth.
+"""
+
+from collections.abc import Callable
+
+import numba
+import numpy as np
+
+from learndyn.deep_linear.observables import alignment
+from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
+
+ROOM = 64  # directions added to the capacity of a space at a time; a multiple of the 4 rows of a block
+REPORT_EVERY = 16
+DIVERGED = 1e10
+TARGET, WIDTH, DATA = range(3)
+
+kernel = numba.njit(cache=True, nogil=True, fastmath=True)
+
+
+@kernel
+def _project_out(Q, count, lengths, r):
+    """r ← r − Q^⊤Q r for orthonormal rows, four at a time; row i is zero from lengths[i] on, and rows from `count` on."""
+    for i in range(0, count, 4):
+        q0, q1, q2, q3 = Q[i], Q[i + 1], Q[i + 2], Q[i + 3]
+        length = lengths[min(i + 3, count - 1)]
+        s0 = s1 = s2 = s3 = 0.0
+        for j in range(length):
+            s0 += q0[j] * r[j]
+            s1 += q1[j] * r[j]
+            s2 += q2[j] * r[j]
+            s3 += q3[j] * r[j]
+        for j in range(length):
+            r[j] -= s0 * q0[j] + s1 * q1[j] + s2 * q2[j] + s3 * q3[j]
+
+
+@kernel
+def _forward(A, rows, columns, x, y):
+    """y ← A x, four rows at a time."""
+    for i in range(0, rows, 4):
+        a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
+        s0 = s1 = s2 = s3 = 0.0
+        for j in range(columns):
+            s0 += a0[j] * x[j]
+            s1 += a1[j] * x[j]
+            s2 += a2[j] * x[j]
+            s3 += a3[j] * x[j]
+        y[i], y[i + 1], y[i + 2], y[i + 3] = s0, s1, s2, s3
+
+
+@kernel
+def _add_four_rows(A, i, columns, y, x):
+    """x ← x + A^⊤y, of the rows i … i + 3."""
+    a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
+    y0, y1, y2, y3 = y[i], y[i + 1], y[i + 2], y[i + 3]
+    for j in range(columns):
+        x[j] += y0 * a0[j] + y1 * a1[j] + y2 * a2[j] + y3 * a3[j]
+
+
+@kernel
+def _adjoint(A, rows, columns, y, x):
+    """x ← x + A^⊤y."""
+    for i in range(0, rows, 4):
+        _add_four_rows(A, i, columns, y, x)
+
+
+@kernel
+def _step_adjoint(A, rows, columns, keep, G, H, y, x):
+    """A ← keep·A + Σ_c G_c H_c^⊤, and x ← x + A^⊤y while the rows are at hand."""
+    for block in range(0, rows, 4):
+        for i in range(block, block + 4):
+            a, h, g = A[i], H[0], G[0, i]
+            for j in range(columns):
+                a[j] = keep * a[j] + g * h[j]
+            for c in range(1, len(G)):
+                h, g = H[c], G[c, i]
+                for j in range(columns):
+                    a[j] += g * h[j]
+        _add_four_rows(A, block, columns, y, x)
+
+
+@kernel
+def _momentum_step_adjoint(A, B, rows, columns, keep, beta, G, H, y, x):
+    """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B, and x ← x + A^⊤y while the rows are at hand."""
+    for block in range(0, rows, 4):
+        for i in range(block, block + 4):
+            a, b = A[i], B[i]
+            for j in range(columns):
+                b[j] *= beta
+            for c in range(len(G)):
+                h, g = H[c], G[c, i]
+                for j in range(columns):
+                    b[j] += g * h[j]
+            for j in range(columns):
+                a[j] = keep * a[j] + b[j]
+        _add_four_rows(A, block, columns, y, x)
+
+
+def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array with zeros after it up to `shape`; itself if it has that shape."""
+    if array.shape == shape:
+        return array
+    larger = np.zeros(shape)
+    larger[tuple(slice(n) for n in array.shape)] = array
+    return larger
+
+
+class Space:
+    """A growing space: `dimension` coordinates in use out of `capacity`, `modes` of them for each direction.
+
+    Vectors have the length `capacity`, zeros at the end, so that they outlive a new direction; `reserve` makes room for a
+    whole step. `origins` says where each direction came from.
+    """
+
+    def __init__(self, modes: int = 1):
+        self.modes = modes
+        self.capacity = 0
+        self.origins: list[int] = []
+
+    @property
+    def dimension(self) -> int:
+        return len(self.origins) * self.modes
+
+    def reserve(self, directions: int) -> None:
+        while self.dimension + directions * self.modes > self.capacity:
+            self.capacity += ROOM * self.modes
+
+    def add(self, origin: int) -> slice:
+        """A new direction: where its coordinates are."""
+        self.origins.append(origin)
+        return slice(self.dimension - self.modes, self.dimension)
+
+
+class Basis:
+    """Orthonormal vectors of a space, as rows."""
+
+    def __init__(self, space: Space, tolerance: float):
+        self.space, self.tolerance, self.count = space, tolerance, 0
+        self.rows, self.lengths = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
+
+    def reserve(self, vectors: int) -> None:
+        more = -(-max(self.count + vectors - len(self.rows), 0) // ROOM) * ROOM
+        self.rows = _padded(self.rows, (len(self.rows) + more, self.space.capacity))
+        self.lengths = np.append(self.lengths, np.zeros(more, dtype=np.int64))
+
+    def extend(self, x: np.ndarray) -> np.ndarray | None:
+        """The unit vector along the part of x outside the span, now in the basis; None if that part is negligible."""
+        r = x.copy()
+        self._project_out(r)
+        if not np.linalg.norm(r) > self.tolerance * np.linalg.norm(x):
+            return None
+        for _ in range(2):
+            r /= np.linalg.norm(r)
+            self._project_out(r)
+        r /= np.linalg.norm(r)
+        self.rows[self.count], self.lengths[self.count] = r, self.space.dimension
+        self.count += 1
+        return r
+
+    def _project_out(self, r: np.ndarray) -> None:
+        _project_out(self.rows, self.count, self.lengths, r)
+
+
+class Operator:
+    """An initially Gaussian matrix from `source` to `target`: what its queries have revealed of it, and its training.
+
+    `fresh` are the coordinates of A^⊤p, for a new unit vector p, in the new direction of `source`; None if it vanishes.
+    """
+
+    def __init__(self, source: Space, target: Space, fresh: np.ndarray, origin: int, tolerance: float):
+        self.source, self.target = source, target
+        self.fresh, self.origin = (fresh if fresh.any() else None), origin
+        self.A, self.B = np.zeros((0, 0)), None
+        self.asked, self.answered = Basis(source, tolerance), Basis(target, tolerance)
+        self.undriven = 1.0
+        self.force = None
+
+    def reserve(self, queries: int) -> None:
+        shape = self.target.capacity, self.source.capacity
+        self.A = _padded(self.A, shape)
+        self.B = None if self.B is None else _padded(self.B, shape)
+        self.asked.reserve(queries)
+        if self.fresh is not None:
+            self.answered.reserve(queries)
+        if self.force is not None:
+            keep, beta, G, H = self.force
+            self.force = keep, beta, *(_padded(X, (len(X), n)) for X, n in zip((G, H), shape))
+
+    def step(self, keep: float, beta: float, G: np.ndarray, H: np.ndarray) -> None:
+        """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B; carried out at the next `adjoint`, which reads A anyway."""
+        self.force = keep, beta, G, H
+        self.undriven *= keep
+        if beta and self.B is None:
+            self.B = np.zeros_like(self.A)
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        """A x; not between `step` and `adjoint`."""
+        y = np.zeros(self.target.capacity)
+        _forward(self.A, self.target.dimension, self.source.dimension, x, y)
+        q = self.asked.extend(x)
+        if q is not None:
+            new = self.target.add(self.origin)
+            self.A[new] = self.undriven * q
+            y[new] = self.undriven * (q @ x)
+        return y
+
+    def adjoint(self, y: np.ndarray) -> np.ndarray:
+        """A^⊤y."""
+        x = np.zeros(self.source.capacity)
+        sizes = self.target.dimension, self.source.dimension
+        if self.force is None:
+            _adjoint(self.A, *sizes, y, x)
+        elif self.B is None:
+            keep, _, G, H = self.force
+            _step_adjoint(self.A, *sizes, keep, G, H, y, x)
+        else:
+            _momentum_step_adjoint(self.A, self.B, *sizes, *self.force, y, x)
+        self.force = None
+        p = None if self.fresh is None else self.answered.extend(y)
+        if p is not None:
+            new = self.source.add(self.origin)
+            self.A[:, new] = self.undriven * np.outer(p, self.fresh)
+            x[new] = self.undriven * (p @ y) * self.fresh
+        return x
+
+
+def _root(matrices: np.ndarray) -> np.ndarray:
+    """Symmetric square roots of positive semidefinite matrices."""
+    values, vectors = np.linalg.eigh(matrices)
+    return (vectors * np.sqrt(np.maximum(values, 0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+class GrowingNetwork:
+    """The network at infinite size, in growing coordinates; vectors are rows, one for each output c.
+
+    `backward`, `errors` and `forward` make g, v, Δ and h of the current step, in this order; `step` then trains.
+    """
+
+    def __init__(self, setting: Setting, tolerance: float):
+        self.setting, outputs = setting, setting.outputs
+        modes = len(setting.lam)
+        self.root_lam, self.root_omega = np.sqrt(setting.lam), np.sqrt(setting.omega)
+        self.inputs, self.examples = Space(modes), Space()
+        self.layers = [Space() for _ in range(setting.depth)]
+        self.spaces = [self.inputs, self.examples, *self.layers]
+        first = np.sqrt(setting.inverse_width / setting.rho[0]) * self.root_omega
+        self.W = [Operator(self.inputs, self.layers[0], first, WIDTH, tolerance)]
+        for l in range(1, setting.depth):
+            fresh = np.array([1 / np.sqrt(setting.rho[l])])
+            self.W.append(Operator(*self.layers[l - 1 : l + 1], fresh, WIDTH, tolerance))
+        fresh = np.sqrt(setting.inverse_data) * self.root_omega
+        self.Z = Operator(self.inputs, self.examples, fresh, DATA, tolerance)
+        for space in (self.inputs, self.examples, self.layers[-1]):
+            space.reserve(outputs)
+            for _ in range(outputs):
+                space.add(TARGET)
+        self.w_star = np.zeros((outputs, self.inputs.capacity))
+        roots = _root(setting.gram).transpose(1, 2, 0) * self.root_omega
+        self.w_star[:, : self.inputs.dimension] = roots.reshape(outputs, -1)
+        self.w = np.eye(outputs, self.layers[-1].capacity)
+        self.w_buffer = np.zeros_like(self.w)
+        self.theta_0 = None
+
+    def reserve(self) -> None:
+        """Make room for one more step, in which every space gains at most two directions for each output."""
+        outputs = self.setting.outputs
+        for space in self.spaces:
+            space.reserve(2 * outputs)
+        operators = [*self.W, self.Z] if self.setting.data == DATASET else self.W
+        for operator in operators:
+            operator.reserve(outputs)
+        self.w, self.w_buffer = (
+            _padded(x, (outputs, self.layers[-1].capacity)) for x in (self.w, self.w_buffer)
+        )
+        self.w_star = _padded(self.w_star, (outputs, self.inputs.capacity))
+        if self.theta_0 is not None:
+            self.theta_0 = _padded(self.theta_0, (outputs, self.inputs.capacity))
+
+    def backward(self) -> None:
+        """g^ℓ (`g[ℓ − 1]`) and v."""
+        setting = self.setting
+        self.g = [self.w]
+        for l in range(setting.depth - 1, 0, -1):
+            self.g.insert(0, setting.rho[l] * _each(self.W[l].adjoint, self.g[0]))
+        theta = setting.rho[0] / setting.gamma * _each(self.W[0].adjoint, self.g[0])
+        self.v = self.w_star - theta
+        if setting.centered:
+            if self.theta_0 is None:
+                self.theta_0 = theta
+            self.v += self.theta_0
+
+    def errors(self) -> None:
+        """Λ^½v, its Gram matrix C_v(t,t) and, for a dataset, Δ."""
+        self.whitened = self._per_mode(self.v, self.root_lam)
+        self.C_v = self.whitened @ self.whitened.T
+        if self.setting.data == DATASET:
+            self.Delta = _each(self.Z.forward, self.whitened)
+            noise = range(self.setting.outputs)
+            self.Delta[noise, noise] += self.setting.noise
+
+    def forward(self) -> None:
+        """h^ℓ (`h[ℓ]`), ℓ = 0 … L."""
+        if self.setting.data == DATASET:
+            gradient = _each(self.Z.adjoint, self.Delta)
+        else:
+            gradient = self.whitened.copy()
+        if self.setting.data == STREAM and self.setting.inverse_data:
+            covariance = self.C_v + self.setting.noise**2 * np.eye(self.setting.outputs)
+            for column in _root(self.setting.inverse_data * covariance).T:
+                gradient[:, self.inputs.add(DATA)] += np.outer(column, self.root_omega)
+        self.h = [self._per_mode(gradient, self.root_lam)]
+        for W in self.W:
+            self.h.append(_each(W.forward, self.h[-1]))
+
+    def step(self, eta: float, beta: float, decay: float) -> None:
+        """Train with the fields of the current step."""
+        rate, keep = eta * self.setting.gamma, 1 - eta * decay
+        for W, g, h in zip(self.W, self.g, self.h[:-1], strict=True):
+            W.step(keep, beta, rate * g, h)
+        self.w_buffer = beta * self.w_buffer + rate * self.h[-1]
+        self.w = keep * self.w + self.w_buffer
+
+    def decomposition(self) -> np.ndarray:
+        """Σ_c C_v(t,t)_cc by the origin of the directions of v: target, width, data."""
+        power = np.sum(self.whitened[:, : self.inputs.dimension] ** 2, axis=0)
+        power = power.reshape(-1, self.inputs.modes).sum(axis=1)
+        return np.bincount(self.inputs.origins, weights=power, minlength=3)
+
+    def target_overlaps(self) -> np.ndarray:
+        """⟨w*·v⟩ and ⟨w*·w*⟩, weighted by λ and summed over outputs."""
+        target = self._per_mode(self.w_star, self.root_lam)
+        return np.array([np.sum(target * self.whitened), np.sum(target * target)])
+
+    def fields(self) -> dict[str, np.ndarray]:
+        """Copies of the vectors whose correlations are observables, without spare coordinates."""
+        found = {"C_v": self.whitened[:, : self.inputs.dimension]}
+        found["C_h0"] = self.h[0][:, : self.inputs.dimension]
+        if self.setting.data == DATASET:
+            found["C_Delta"] = self.Delta[:, : self.examples.dimension]
+        for l, layer in enumerate(self.layers):
+            found[f"C_h{l + 1}"] = self.h[l + 1][:, : layer.dimension]
+            found[f"C_g{l + 1}"] = self.g[l][:, : layer.dimension]
+        return {name: x.copy() for name, x in found.items()}
+
+    def _per_mode(self, x: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        return (x.reshape(len(x), -1, len(factors)) * factors).reshape(x.shape)
+
+
+def _each(query, vectors: np.ndarray) -> np.ndarray:
+    """The answers to one query after the other."""
+    return np.array([query(x) for x in vectors])
+
+
+def solve_innovation(
+    setting: Setting,
+    eta: np.ndarray,
+    beta: float,
+    decay: float,
+    steps_saved: np.ndarray,
+    tolerance: float,
+    report: Callable[[float], None],
+) -> dict:
+    """Losses and correlations at `steps_saved` (increasing, within 0 … T) of training with the rates η(0) … η(T−1).
+
+    `beta` is the momentum, `decay` the weight decay; `report` is called with the fraction of steps done and may raise.
+    Names and axes of the arrays are those of `observables`. Two more entries: "reached" is the last step before training
+    diverged (a loss not finite or above 10¹⁰ times the first one), else T, and the arrays end with the last saved step up
+    to it; "basis" is the dimension of the largest space.
+    """
+    network = GrowingNetwork(setting, tolerance)
+    saved, last = set(np.asarray(steps_saved).tolist()), int(steps_saved[-1])
+    numbers, fields, limit, reached = [], [], np.inf, len(eta)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for t in range(last + 1):
+            if t % REPORT_EVERY == 0:
+                report(t / max(last, 1))
+            network.reserve()
+            network.backward()
+            network.errors()
+            test_loss = np.trace(network.C_v) + setting.outputs * setting.noise**2
+            dataset = setting.data == DATASET
+            train_loss = np.sum(network.Delta**2) if dataset else test_loss
+            if t == 0:
+                limit = DIVERGED * max(test_loss, train_loss)
+            if not max(test_loss, train_loss) <= limit:
+                reached = t - 1
+                break
+            network.forward()
+            if t in saved:
+                parts = network.decomposition()
+                numbers.append([test_loss, train_loss, *parts, *network.target_overlaps()])
+                fields.append(network.fields())
+            if t < last:
+                network.step(float(eta[t]), beta, decay)
+    found = _losses(np.reshape(numbers, (-1, 7)), setting) | _correlations(fields, setting)
+    return found | {"reached": reached, "basis": max(space.dimension for space in network.spaces)}
+
+
+def _losses(numbers: np.ndarray, setting: Setting) -> dict[str, np.ndarray]:
+    """The functions of one time."""
+    test_loss, train_loss, *parts, overlap, target = numbers.T
+    found = dict(zip(("bias", "width_variance", "data_variance"), parts, strict=True))
+    found |= {"test_loss": test_loss, "alignment": alignment(overlap, sum(parts), target)}
+    return found if setting.data == POPULATION else found | {"train_loss": train_loss}
+
+
+def _correlations(fields: list[dict[str, np.ndarray]], setting: Setting) -> dict[str, np.ndarray]:
+    """The functions of two times: Gram matrices of the saved vectors."""
+    found = {}
+    for name in fields[-1] if fields else ():
+        length = max(x[name].shape[1] for x in fields)
+        vectors = np.concatenate([_padded(x[name], (len(x[name]), length)) for x in fields])
+        axes = (len(fields), setting.outputs) * 2
+        found[name] = (vectors @ vectors.T).reshape(axes)
+    for name in ("C_h", "C_g"):
+        layers = [found.pop(f"{name}{l}") for l in range(1, setting.depth + 1)]
+        found[name] = np.array(layers)
+    return found

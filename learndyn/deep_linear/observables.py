@@ -1,0 +1,60 @@
+"""The observables of a deep linear network, the same for the limit and for finite networks.
+
+Functions of two steps have the axes (step, output, step2, output2), with "layer" in front where there is one for each hidden
+layer; the output axes are dropped for a single output.
+"""
+
+import numpy as np
+
+from learndyn.theory import Observable
+
+LOSSES = {
+    "test_loss": "test loss Σ_c ⟨(y_c − f_c)²⟩, noise included",
+    "train_loss": "training loss Σ_c ⟨(y_c − f_c)²⟩ on the examples of the step",
+    "bias": "bias of the test loss",
+    "width_variance": "variance of the test loss from the finite width",
+    "data_variance": "variance of the test loss from the finite data",
+    "alignment": "cosine of network function and target",
+    "overlap_same_data": "error overlap of networks that share the data only",
+    "overlap_same_weights": "error overlap of networks that share the initial weights only",
+}
+CORRELATIONS = {
+    "C_v": "correlation C_v of the error vector v",
+    "C_Delta": "correlation C_Δ of the training errors Δ",
+    "C_h0": "correlation C_h⁰ of the gradient h⁰ with respect to the function",
+    "C_h": "correlations C_h of the forward fields h",
+    "C_g": "correlations C_g of the backward fields g",
+}
+RESPONSES = {
+    "R_vu": "response R_vu of v to u⁰",
+    "R_Delta": "response R_Δ of Δ to its source",
+    "R_hr0": "response R_hr⁰ of h⁰ to r⁰",
+    "R_hr": "responses R_hr of h to r",
+    "R_gu": "responses R_gu of g to u",
+}
+
+
+def alignment(overlap, C_vv, target):
+    """Cosine between the function w* − v and the target w*, from ⟨w*·v⟩, ⟨v·v⟩ and ⟨w*·w*⟩; 0 for the zero function."""
+    function = target - 2 * overlap + C_vv
+    small = function <= 1e-24 * target
+    return np.where(small, 0.0, (target - overlap) / np.sqrt(np.where(small, 1.0, function) * target))
+
+
+def observables(arrays: dict) -> dict[str, Observable]:
+    """Named and labelled observables; `arrays` maps the names above to values at the recorded steps."""
+    known = LOSSES | CORRELATIONS | RESPONSES
+    found = {}
+    for name, words in known.items():
+        if name not in arrays:
+            continue
+        values = np.asarray(arrays[name])
+        if name in LOSSES:
+            found[name] = Observable(("step",), values, words)
+            continue
+        layers = ("layer",) * (values.ndim == 5)
+        dims = (*layers, "step", "output", "step2", "output2")
+        if values.shape[-1] == 1:
+            values, dims = values[..., 0, :, 0], (*layers, "step", "step2")
+        found[name] = Observable(dims, values, words)
+    return found

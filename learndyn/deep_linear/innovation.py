@@ -10,18 +10,19 @@ input space V, P for the data, N_ℓ for layer ℓ. Every operator (𝒵 = Z/√
 - A^⊤y, with p the same for outputs: first append the COLUMN c p to A (a new direction of the input space), where c² is
   the ratio of the dimensions of input and output space: 1/α for 𝒵, 1/ν_1 for 𝒲⁰, 1/ρ_ℓ for 𝒲^ℓ.
 
-Vectors of V have a coordinate for each direction and mode k of the inputs, scaled by √ω_k. With w*_c, the label noise ε_c
-and the initial readouts w_c as the first directions of their spaces, the states t = 0 … T are
+Vectors of V have a coordinate for each direction and mode k of the inputs, scaled by √ω_k. With w*_c, the label noise
+ε_c and the initial readouts w_c as the first directions of their spaces, the states t = 0 … T are
 
     g^L = w,  g^ℓ = ρ_ℓ 𝒲^ℓ⊤ g^{ℓ+1},  θ = (ρ_0/γ_0) 𝒲⁰⊤ g¹,  v = w* − θ (+ θ(0) if centred),
     Δ = 𝒵 Λ^½ v + σε,  h⁰ = Λ^½ 𝒵^⊤ Δ    (stream: Λv + Λ^½ ξ with new ξ ~ N(0, (C_v(t,t) + σ²)/α_B); population: Λv),
     h^{ℓ+1} = 𝒲^ℓ h^ℓ,    𝒲^ℓ: force γ_0 Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,    w_c: force γ_0 h^L_c,
 
-and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. What is appended at time t is a part of W(0) and has decayed by
-d(t) = Π (1 − ηλ).
+and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. What is appended at time t is a part of W(0) and has decayed
+by d(t) = Π (1 − ηλ).
 
-Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its length.
-For n directions, O(L T n²) time and O(L n²) memory; n ≤ 2T per output, and much less where training is smooth.
+Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its
+length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory; n ≤ 2(T + 1) + 1 for each output and, in V, mode,
+and much less where training is smooth.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,8 @@ import numpy as np
 from learndyn.deep_linear.observables import alignment
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
 
-ROOM = 64  # directions added to the capacity of a space at a time; a multiple of the 4 rows of a block
+# Directions by which a capacity grows; whole blocks of the four rows that the kernels take at a time.
+ROOM = 64
 REPORT_EVERY = 16
 DIVERGED = 1e10
 TARGET, WIDTH, DATA = range(3)
@@ -42,7 +44,7 @@ kernel = numba.njit(cache=True, nogil=True, fastmath=True)
 
 @kernel
 def _project_out(Q, count, lengths, r):
-    """r ← r − Q^⊤Q r for orthonormal rows, four at a time; row i is zero from lengths[i] on, and rows from `count` on."""
+    """r ← r − Q^⊤Q r for `count` orthonormal rows; row i is zero from lengths[i] on."""
     for i in range(0, count, 4):
         q0, q1, q2, q3 = Q[i], Q[i + 1], Q[i + 2], Q[i + 3]
         length = lengths[min(i + 3, count - 1)]
@@ -57,8 +59,25 @@ def _project_out(Q, count, lengths, r):
 
 
 @kernel
+def _extend(Q, count, lengths, dimension, tolerance, x):
+    """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
+    r = Q[count]
+    r[:dimension] = x[:dimension]
+    _project_out(Q, count, lengths, r)
+    if not np.dot(r, r) > tolerance**2 * np.dot(x, x):
+        r[:] = 0
+        return False
+    for _ in range(2):
+        r /= np.sqrt(np.dot(r, r))
+        _project_out(Q, count, lengths, r)
+    r /= np.sqrt(np.dot(r, r))
+    lengths[count] = dimension
+    return True
+
+
+@kernel
 def _forward(A, rows, columns, x, y):
-    """y ← A x, four rows at a time."""
+    """y ← A x."""
     for i in range(0, rows, 4):
         a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
         s0 = s1 = s2 = s3 = 0.0
@@ -122,7 +141,7 @@ def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The array with zeros after it up to `shape`; itself if it has that shape."""
     if array.shape == shape:
         return array
-    larger = np.zeros(shape)
+    larger = np.zeros(shape, array.dtype)
     larger[tuple(slice(n) for n in array.shape)] = array
     return larger
 
@@ -130,8 +149,8 @@ def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 class Space:
     """A growing space: `dimension` coordinates in use out of `capacity`, `modes` of them for each direction.
 
-    Vectors have the length `capacity`, zeros at the end, so that they outlive a new direction; `reserve` makes room for a
-    whole step. `origins` says where each direction came from.
+    Vectors have the length `capacity`, zeros at the end, so that they outlive a new direction; `reserve` makes room for
+    a whole step. `origins` says where each direction came from.
     """
 
     def __init__(self, modes: int = 1):
@@ -161,37 +180,31 @@ class Basis:
         self.rows, self.lengths = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
 
     def reserve(self, vectors: int) -> None:
-        more = -(-max(self.count + vectors - len(self.rows), 0) // ROOM) * ROOM
-        self.rows = _padded(self.rows, (len(self.rows) + more, self.space.capacity))
-        self.lengths = np.append(self.lengths, np.zeros(more, dtype=np.int64))
+        rows = len(self.rows)
+        while self.count + vectors > rows:
+            rows += ROOM
+        self.rows = _padded(self.rows, (rows, self.space.capacity))
+        self.lengths = _padded(self.lengths, (rows,))
 
     def extend(self, x: np.ndarray) -> np.ndarray | None:
         """The unit vector along the part of x outside the span, now in the basis; None if that part is negligible."""
-        r = x.copy()
-        self._project_out(r)
-        if not np.linalg.norm(r) > self.tolerance * np.linalg.norm(x):
+        dimension = self.space.dimension
+        if not _extend(self.rows, self.count, self.lengths, dimension, self.tolerance, x):
             return None
-        for _ in range(2):
-            r /= np.linalg.norm(r)
-            self._project_out(r)
-        r /= np.linalg.norm(r)
-        self.rows[self.count], self.lengths[self.count] = r, self.space.dimension
         self.count += 1
-        return r
-
-    def _project_out(self, r: np.ndarray) -> None:
-        _project_out(self.rows, self.count, self.lengths, r)
+        return self.rows[self.count - 1]
 
 
 class Operator:
     """An initially Gaussian matrix from `source` to `target`: what its queries have revealed of it, and its training.
 
-    `fresh` are the coordinates of A^⊤p, for a new unit vector p, in the new direction of `source`; None if it vanishes.
+    A new direction of either space gets the tag `origin`; `fresh` are the coordinates of A^⊤p in it, for a new unit
+    vector p (zero if `target` is infinitely larger than `source`).
     """
 
-    def __init__(self, source: Space, target: Space, fresh: np.ndarray, origin: int, tolerance: float):
+    def __init__(self, source, target, fresh: np.ndarray, origin: int, tolerance: float):
         self.source, self.target = source, target
-        self.fresh, self.origin = (fresh if fresh.any() else None), origin
+        self.fresh, self.origin = fresh, origin
         self.A, self.B = np.zeros((0, 0)), None
         self.asked, self.answered = Basis(source, tolerance), Basis(target, tolerance)
         self.undriven = 1.0
@@ -202,11 +215,11 @@ class Operator:
         self.A = _padded(self.A, shape)
         self.B = None if self.B is None else _padded(self.B, shape)
         self.asked.reserve(queries)
-        if self.fresh is not None:
-            self.answered.reserve(queries)
+        self.answered.reserve(queries)
         if self.force is not None:
             keep, beta, G, H = self.force
-            self.force = keep, beta, *(_padded(X, (len(X), n)) for X, n in zip((G, H), shape))
+            G, H = _padded(G, (len(G), shape[0])), _padded(H, (len(H), shape[1]))
+            self.force = keep, beta, G, H
 
     def step(self, keep: float, beta: float, G: np.ndarray, H: np.ndarray) -> None:
         """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B; carried out at the next `adjoint`, which reads A anyway."""
@@ -229,16 +242,17 @@ class Operator:
     def adjoint(self, y: np.ndarray) -> np.ndarray:
         """A^⊤y."""
         x = np.zeros(self.source.capacity)
-        sizes = self.target.dimension, self.source.dimension
+        rows, columns = self.target.dimension, self.source.dimension
         if self.force is None:
-            _adjoint(self.A, *sizes, y, x)
-        elif self.B is None:
-            keep, _, G, H = self.force
-            _step_adjoint(self.A, *sizes, keep, G, H, y, x)
+            _adjoint(self.A, rows, columns, y, x)
         else:
-            _momentum_step_adjoint(self.A, self.B, *sizes, *self.force, y, x)
-        self.force = None
-        p = None if self.fresh is None else self.answered.extend(y)
+            keep, beta, G, H = self.force
+            if self.B is None:
+                _step_adjoint(self.A, rows, columns, keep, G, H, y, x)
+            else:
+                _momentum_step_adjoint(self.A, self.B, rows, columns, keep, beta, G, H, y, x)
+            self.force = None
+        p = self.answered.extend(y) if self.fresh.any() else None
         if p is not None:
             new = self.source.add(self.origin)
             self.A[:, new] = self.undriven * np.outer(p, self.fresh)
@@ -269,7 +283,8 @@ class GrowingNetwork:
         self.W = [Operator(self.inputs, self.layers[0], first, WIDTH, tolerance)]
         for l in range(1, setting.depth):
             fresh = np.array([1 / np.sqrt(setting.rho[l])])
-            self.W.append(Operator(*self.layers[l - 1 : l + 1], fresh, WIDTH, tolerance))
+            source, target = self.layers[l - 1], self.layers[l]
+            self.W.append(Operator(source, target, fresh, WIDTH, tolerance))
         fresh = np.sqrt(setting.inverse_data) * self.root_omega
         self.Z = Operator(self.inputs, self.examples, fresh, DATA, tolerance)
         for space in (self.inputs, self.examples, self.layers[-1]):
@@ -322,10 +337,8 @@ class GrowingNetwork:
 
     def forward(self) -> None:
         """h^ℓ (`h[ℓ]`), ℓ = 0 … L."""
-        if self.setting.data == DATASET:
-            gradient = _each(self.Z.adjoint, self.Delta)
-        else:
-            gradient = self.whitened.copy()
+        dataset = self.setting.data == DATASET
+        gradient = _each(self.Z.adjoint, self.Delta) if dataset else self.whitened.copy()
         if self.setting.data == STREAM and self.setting.inverse_data:
             covariance = self.C_v + self.setting.noise**2 * np.eye(self.setting.outputs)
             for column in _root(self.setting.inverse_data * covariance).T:
@@ -385,9 +398,9 @@ def solve_innovation(
     """Losses and correlations at `steps_saved` (increasing, within 0 … T) of training with the rates η(0) … η(T−1).
 
     `beta` is the momentum, `decay` the weight decay; `report` is called with the fraction of steps done and may raise.
-    Names and axes of the arrays are those of `observables`. Two more entries: "reached" is the last step before training
-    diverged (a loss not finite or above 10¹⁰ times the first one), else T, and the arrays end with the last saved step up
-    to it; "basis" is the dimension of the largest space.
+    Names of the arrays are those of `observables`, axes too (the output axes are there for one output as well). Two more
+    entries: "reached" is the last step before training diverged (a loss not finite or above 10¹⁰ times the first one),
+    else T, and the arrays end with the last saved step up to it; "basis" is the dimension of the largest space.
     """
     network = GrowingNetwork(setting, tolerance)
     saved, last = set(np.asarray(steps_saved).tolist()), int(steps_saved[-1])

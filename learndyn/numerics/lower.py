@@ -135,3 +135,40 @@ def full_times_column(A, y, rows, columns, out):
             s += A[i, j] * y[j]
         out[i] = s
         i += 1
+
+
+@compiled
+def add_outers_to_lower(A, x, y, u, v, n):
+    """A += x ⊗ y + u ⊗ v on and below the diagonal."""
+    for i in range(n):
+        xi, ui = x[i], u[i]
+        for j in range(i + 1):
+            A[i, j] += xi * y[j] + ui * v[j]
+
+
+@compiled
+def add_outer_to_lower(A, x, y, n):
+    """A += x ⊗ y on and below the diagonal."""
+    for i in range(n):
+        xi = x[i]
+        for j in range(i + 1):
+            A[i, j] += xi * y[j]
+
+
+@compiled
+def add_outer_to_symmetric(C, x, y, n):
+    """The derivative of x C y with respect to the lower triangle that stores a symmetric C, added to C."""
+    for i in range(n):
+        xi, yi = x[i], y[i]
+        for j in range(i):
+            C[i, j] += xi * y[j] + yi * x[j]
+        C[i, i] += xi * yi
+
+
+@compiled
+def add_outer(A, x, y, rows, columns):
+    """A += x ⊗ y in the leading rows × columns block."""
+    for i in range(rows):
+        xi = x[i]
+        for j in range(columns):
+            A[i, j] += xi * y[j]

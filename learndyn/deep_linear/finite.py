@@ -25,7 +25,7 @@ from learndyn.part import Part, boolean, field
 from learndyn.theory import Curves
 from learndyn.training import rates
 
-_gemm = get_blas_funcs("gemm", dtype=np.float64)
+(_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
 DIVERGED = 1e10
 """A test loss beyond this many times its initial value counts as diverged."""
 DELAY = 16
@@ -345,7 +345,8 @@ def memory(made: Spec, count: int, partners: bool) -> float:
     copies = 2 if partners else 1
     weights = sum(n * m for n, m in zip(N, (D, *N[:-1]), strict=True))
     weights *= copies + copies**2 * (2 if made.momentum else 1)
-    inputs = copies * made.block * examples * D
+    # A block of a stream is drawn while the one before it is still held.
+    inputs = copies * made.block * examples * D * (1 if made.data is Dataset else 2)
     vectors = count * made.outputs * (D * (copies**2 + 2) + 2 * sum(N) + examples)
     correlations = (2 * len(N) + 3) * (count * made.outputs) ** 2
     return 8.0 * (weights + inputs + vectors + 2 * correlations)

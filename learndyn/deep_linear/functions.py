@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from learndyn.deep_linear.ensembles import same_data, same_weights
 from learndyn.deep_linear.observables import alignment
 from learndyn.deep_linear.rows import CG, CH, GU, HR, K, M, Rows, Weights
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
@@ -136,3 +137,18 @@ class Functions:
             R_hr.append(self.square(R))
             R_gu.append(self.square(s.gamma * np.tril(self.layer(ell, GU))))
         return found | {"R_hr": np.stack(R_hr), "R_gu": np.stack(R_gu)}
+
+    def overlaps(self) -> dict:
+        """Error overlaps of networks that share the data only, or the initial weights only, summed over outputs."""
+        s, n = self.setting, self.n
+        bias = np.zeros((n, n))
+        target = np.eye(s.outputs)[self.zero]
+        for mode, (lam, omega, gram) in enumerate(zip(s.lam, s.omega, s.gram, strict=True)):
+            pair, K_matrix = self.rows.pairs[mode], self.rows.kernels[0, K, :n, :n]
+            along = target + lam * np.tril(K_matrix) @ (np.tril(pair[HR, :n, :n]) @ target)
+            bias += omega * lam * along @ gram @ along.T
+        found = {
+            "overlap_same_data": same_data(self.rows, self.w, bias),
+            "overlap_same_weights": same_weights(self.rows, self.w, n),
+        }
+        return {name: self.trace(np.diag(C)[self.index]) for name, C in found.items()}

@@ -61,17 +61,15 @@ def _project_out(Q, count, lengths, r):
 @kernel
 def _extend(Q, count, lengths, dimension, tolerance, x):
     """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
-    r = Q[count]
-    r[:dimension] = x[:dimension]
+    r = x[:dimension].copy()
     _project_out(Q, count, lengths, r)
     if not np.dot(r, r) > tolerance**2 * np.dot(x, x):
-        r[:] = 0
         return False
     for _ in range(2):
         r /= np.sqrt(np.dot(r, r))
         _project_out(Q, count, lengths, r)
     r /= np.sqrt(np.dot(r, r))
-    lengths[count] = dimension
+    Q[count, :dimension], lengths[count] = r, dimension
     return True
 
 
@@ -398,7 +396,7 @@ def solve_innovation(
     """Losses and correlations at `steps_saved` (increasing, within 0 … T) of training with the rates η(0) … η(T−1).
 
     `beta` is the momentum, `decay` the weight decay; `report` is called with the fraction of steps done and may raise.
-    Names of the arrays are those of `observables`, axes too (the output axes are there for one output as well). Two more
+    Names and axes of the arrays are those of `observables`; the output axes are there for a single output too. Two more
     entries: "reached" is the last step before training diverged (a loss not finite or above 10¹⁰ times the first one),
     else T, and the arrays end with the last saved step up to it; "basis" is the dimension of the largest space.
     """
@@ -441,13 +439,17 @@ def _losses(numbers: np.ndarray, setting: Setting) -> dict[str, np.ndarray]:
 
 def _correlations(fields: list[dict[str, np.ndarray]], setting: Setting) -> dict[str, np.ndarray]:
     """The functions of two times: Gram matrices of the saved vectors."""
-    found = {}
-    for name in fields[-1] if fields else ():
-        length = max(x[name].shape[1] for x in fields)
-        vectors = np.concatenate([_padded(x[name], (len(x[name]), length)) for x in fields])
-        axes = (len(fields), setting.outputs) * 2
-        found[name] = (vectors @ vectors.T).reshape(axes)
+
+    def gram(name):
+        length = max((x[name].shape[1] for x in fields), default=0)
+        vectors = np.zeros((len(fields), setting.outputs, length))
+        for vector, x in zip(vectors, fields, strict=True):
+            vector[:, : x[name].shape[1]] = x[name]
+        vectors = vectors.reshape(len(fields) * setting.outputs, length)
+        return (vectors @ vectors.T).reshape((len(fields), setting.outputs) * 2)
+
+    single = ("C_v", "C_h0", "C_Delta") if setting.data == DATASET else ("C_v", "C_h0")
+    found = {name: gram(name) for name in single}
     for name in ("C_h", "C_g"):
-        layers = [found.pop(f"{name}{l}") for l in range(1, setting.depth + 1)]
-        found[name] = np.array(layers)
+        found[name] = np.array([gram(f"{name}{l}") for l in range(1, setting.depth + 1)])
     return found

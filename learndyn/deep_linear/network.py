@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from learndyn.data import Dataset, Population, Stream
@@ -71,9 +72,9 @@ class DeepLinear(Network):
     def check(self, data, training):
         if not isinstance(data, Stream | Population | Dataset):
             return
-        if any(map(traced, (self.width, self.richness))):
+        if any(map(traced, jax.tree.leaves((self, data)))):
             allowed = "derivatives are known with respect to the training rule only"
-            raise ProblemError("network", "traced", allowed)
+            raise ProblemError("network, data", "traced", allowed)
         if getattr(data, "teacher", None) is not None:
             allowed = "must be left out: a DeepLinear network learns a linear function; describe it by a spectrum"
             raise ProblemError("data.teacher", data.teacher, allowed)

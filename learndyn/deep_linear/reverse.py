@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learndyn.deep_linear.rows import CG, CH, GU, HR, HU, K, M, F, Rows, Weights, _mix, _totals
+from learndyn.deep_linear.rows import CG, CH, GU, HR, HU, K, M, F, Rows, Weights, mix, totals
 from learndyn.deep_linear.setting import DATASET, STREAM
 from learndyn.numerics.lower import (
     add_outer,
@@ -38,7 +38,7 @@ class RuleBar(NamedTuple):
 
 @compiled
 def _mix_bar(out_bar, C, C_bar, i, w, a, b, factor, a_bar, b_bar):
-    """Adjoint of `_mix`."""
+    """Adjoint of `mix`."""
     Nc = w.outputs
     zero_i, t = i % Nc, i // Nc
     a_i, b_i = a[t], b[t]
@@ -82,7 +82,7 @@ def _times_mixing_bar(m_bar, row, row_bar, i, w, a, b, factor, a_bar, b_bar):
 
 @compiled
 def _backward_bar(i, k, sr, pair, pair_bar, K_matrix, K_bar, K_scale, k_bar, sr_bar, work):
-    """Adjoint of `rows._backward`: adds to k̄ and s̄_r."""
+    """Adjoint of `rows.backward`: adds to k̄ and s̄_r."""
     P, c, P_bar, f_bar, x, y = work[0], pair_bar[CG, i], work[1], work[2], work[3], work[4]
     lower_times_column(pair[HR], sr, i, P)
     for s in range(i):
@@ -116,7 +116,7 @@ def _backward_bar(i, k, sr, pair, pair_bar, K_matrix, K_bar, K_scale, k_bar, sr_
 
 @compiled
 def _forward_bar(i, su, su_bar, pair, pair_bar, M_matrix, M_bar, work):
-    """Adjoint of `rows._forward`: adds to s̄_u and to M̄, whose row i is then m̄."""
+    """Adjoint of `rows.forward`: adds to s̄_u and to M̄, whose row i is then m̄."""
     e, m = i + 1, M_matrix[i]
     c, F_bar, Hu_bar, Hr_bar = pair_bar[CH, i], pair_bar[F, i], pair_bar[HU, i], pair_bar[HR, i]
     q, q_bar, x, y, m_bar = work[0], work[1], work[2], work[3], work[4]
@@ -141,7 +141,7 @@ def _forward_bar(i, su, su_bar, pair, pair_bar, M_matrix, M_bar, work):
 
 @compiled
 def _forward_identity_bar(i, su_bar, pair_bar):
-    """Adjoint of `rows._forward_identity`."""
+    """Adjoint of `rows.forward_identity`."""
     for s in range(i):
         pair_bar[GU, i, s] += pair_bar[HU, i, s] + pair_bar[HR, i, s]
         pair_bar[CG, i, s] += pair_bar[F, i, s]
@@ -153,7 +153,7 @@ def _forward_identity_bar(i, su_bar, pair_bar):
 
 @compiled
 def _add_to_modes(bar, which, i, powers, row_bar):
-    """Adjoint of `rows._totals`."""
+    """Adjoint of `rows.totals`."""
     for k in range(len(powers)):
         for j in range(i + 1):
             bar.pairs[k, which, i, j] += powers[k] * row_bar[j]
@@ -173,8 +173,8 @@ def _data_row_bar(i, rows, bar, w, su_bar, work):
     R, R_bar = rows.kernels[0, M], bar.kernels[0, M]
     C, c = rows.C_Delta, bar.C_Delta[i]
     rv, rv_bar, source, x, y = work[1], work[2], work[3], work[4], work[5]
-    _totals(rows, GU, i, w.omega, rv)
-    _totals(rows, CG, i, w.omega, source)
+    totals(rows, GU, i, w.omega, rv)
+    totals(rows, CG, i, w.omega, source)
     for j in range(i % Nc, e, Nc):
         source[j] += w.noise_square
     for j in range(e):
@@ -205,8 +205,8 @@ def _forward_half_bar(i, rows, bar, w, rule, work):
     su, su_bar, H, C, H_bar, C_bar = work[6], work[7], work[8], work[9], work[10], work[11]
     for ell in range(L, 0, -1):
         if ell == 1:
-            _totals(rows, HR, i, power, H)
-            _totals(rows, CH, i, power, C)
+            totals(rows, HR, i, power, H)
+            totals(rows, CH, i, power, C)
         else:
             H[:e] = rows.pairs[modes + ell - 2, HR, i, :e]
             C[:e] = rows.pairs[modes + ell - 2, CH, i, :e]
@@ -292,7 +292,7 @@ def _backward_half_bar(i, rows, bar, w, rule, work):
             above, above_bar = rows.pairs[modes + ell], bar.pairs[modes + ell]
             b, b_bar = (w.b, rule.b) if ell > 0 else (w.b_input, rule.b_input)
             factor = w.rho[ell] if ell > 0 else w.rho[0] * w.inverse_width
-            _mix(above[CG], i, w, w.a, b, factor, sr)
+            mix(above[CG], i, w, w.a, b, factor, sr)
         if ell > 0:
             pair, pair_bar = rows.pairs[modes + ell - 1], bar.pairs[modes + ell - 1]
             _backward_bar(
@@ -325,7 +325,7 @@ def _backward_half_bar(i, rows, bar, w, rule, work):
                     rule.kappa[t, s] += k_bar[j]
             continue
         sign = w.rho[ell] if ell > 0 else -w.rho[0]
-        _mix(above[CG], i, w, increments, ones, 1.0, full)
+        mix(above[CG], i, w, increments, ones, 1.0, full)
         for j in range(e):
             full_bar[j] = 0.0
         for j in range(past):

@@ -5,7 +5,7 @@ Every layer ℓ = 1 … L, and every input mode k, is a pair of Gaussian fields 
     h = u + M g,    g = r + K h,    u ~ N(0, S_u),  r ~ N(0, S_r),
 
 with M lower triangular and K strictly so. Its functions are H_u = ∂h/∂u, H_r = ∂h/∂r, G_u = ∂g/∂u, C_h = ⟨hh⟩, C_g = ⟨gg⟩
-and F = ⟨hg⟩; row t of each follows from the rows before it (`_backward`, then `_forward`), by the identities
+and F = ⟨hg⟩; row t of each follows from the rows before it (`backward`, then `forward`), by the identities
 
     ⟨h(s) g(t)⟩ = ⟨h(s) r(t)⟩ + Σ_t' C_h(s, t') K(t, t'),    ⟨h(t) g(s)⟩ = ⟨u(t) g(s)⟩ + Σ_t' M(t, t') C_g(t', s).
 
@@ -117,7 +117,7 @@ def weights(setting: Setting, kappa, d) -> Weights:
 
 
 @compiled
-def _mix(C, i, w, a, b, factor, out):
+def mix(C, i, w, a, b, factor, out):
     """out[j] = factor · mix(C)(i, j) for j ≤ i, with weights a, b at each step."""
     Nc = w.outputs
     zero_i = i % Nc
@@ -162,7 +162,7 @@ def _add_learning(C_row, i, w, m):
 
 
 @compiled
-def _backward(i, k, sr, pair, K_matrix, K_scale, work):
+def backward(i, k, sr, pair, K_matrix, K_scale, work):
     """Row i of G_u, C_g and column i of F, from row i of K (`k`) and of S_r (`sr`)."""
     P, f, KP, kF = work[0], work[1], work[2], work[3]
     row_times_lower(k, pair[HU], i, pair[GU, i])
@@ -180,7 +180,7 @@ def _backward(i, k, sr, pair, K_matrix, K_scale, work):
 
 
 @compiled
-def _forward(i, su, pair, M_matrix, work):
+def forward(i, su, pair, M_matrix, work):
     """Row i of H_u, H_r, F and C_h, from row i of M and of S_u (`su`)."""
     e, m = i + 1, M_matrix[i]
     q, w, Fm = work[0], work[1], work[2]
@@ -199,8 +199,8 @@ def _forward(i, su, pair, M_matrix, work):
 
 
 @compiled
-def _forward_identity(i, su, pair):
-    """`_forward` where M = 1 and u is not correlated in time: fresh examples, or the population."""
+def forward_identity(i, su, pair):
+    """`forward` where M = 1 and u is not correlated in time: fresh examples, or the population."""
     for s in range(i):
         pair[HU, i, s] = pair[GU, i, s]
         pair[HR, i, s] = pair[GU, i, s]
@@ -213,13 +213,26 @@ def _forward_identity(i, su, pair):
 
 
 @compiled
-def _totals(rows, which, i, powers, out):
+def totals(rows, which, i, powers, out):
     """out[j] = Σ_k powers[k] (function `which` of mode k)[i, j]."""
     for j in range(i + 1):
         out[j] = 0.0
     for k in range(len(powers)):
         for j in range(i + 1):
             out[j] += powers[k] * rows.pairs[k, which, i, j]
+
+
+@compiled
+def errors_row(i, source, rv, R_Delta, C_Delta, work):
+    """Row i of C_Δ = R_Δ (source) R_Δᵀ, with `rv` row i of R_vu/α."""
+    y, rvC, scratch = work[1], work[2], work[3]
+    lower_times_column(R_Delta, source, i + 1, y)
+    symmetric_times_column(C_Delta, rv, i, rvC, scratch)
+    diagonal = y[i]
+    for j in range(i):
+        C_Delta[i, j] = y[j] + rvC[j]
+        diagonal += rv[j] * C_Delta[i, j]
+    C_Delta[i, i] = diagonal
 
 
 @compiled
@@ -232,7 +245,7 @@ def _data_row(i, rows, w, su, work):
     Nc = w.outputs
     R_Delta, C_Delta = rows.kernels[0, M], rows.C_Delta
     source = work[4]
-    _totals(rows, CG, i, w.omega, source)
+    totals(rows, CG, i, w.omega, source)
     for j in range(i % Nc, i + 1, Nc):
         source[j] += w.noise_square
     R_Delta[i, i] = 1.0
@@ -241,18 +254,12 @@ def _data_row(i, rows, w, su, work):
         for j in range(i + 1):
             su[j] = w.inverse_data * source[j] if w.data == STREAM and j >= block else 0.0
         return
-    rv, y, rvC, scratch = work[5], work[1], work[2], work[3]
-    _totals(rows, GU, i, w.omega, rv)
+    rv = work[5]
+    totals(rows, GU, i, w.omega, rv)
     for j in range(i + 1):
         rv[j] *= w.inverse_data
     row_times_lower(rv, R_Delta, i, R_Delta[i])
-    lower_times_column(R_Delta, source, i + 1, y)
-    symmetric_times_column(C_Delta, rv, i, rvC, scratch)
-    diagonal = y[i]
-    for j in range(i):
-        C_Delta[i, j] = y[j] + rvC[j]
-        diagonal += rv[j] * C_Delta[i, j]
-    C_Delta[i, i] = diagonal
+    errors_row(i, source, rv, R_Delta, C_Delta, work)
     for j in range(i + 1):
         su[j] = w.inverse_data * C_Delta[i, j]
 
@@ -276,25 +283,25 @@ def _backward_half(i, rows, w, k, sr, work):
                 k[j] = w.kappa[t, j // Nc]
         else:
             above = rows.pairs[modes + ell]
-            _mix(above[CG], i, w, increments, ones, 1.0, full)
+            mix(above[CG], i, w, increments, ones, 1.0, full)
             sign = w.rho[ell] if ell > 0 else -w.rho[0]
             for j in range(past):
                 s = j // Nc
                 k[j] = sign * (w.d[t] * w.d[s] * above[GU, i, j] + w.kappa[t, s] * full[j])
             factor = w.rho[ell] if ell > 0 else w.rho[0] * w.inverse_width
-            _mix(above[CG], i, w, w.a, w.b if ell > 0 else w.b_input, factor, sr)
+            mix(above[CG], i, w, w.a, w.b if ell > 0 else w.b_input, factor, sr)
         K_matrix = rows.kernels[ell, K]
         for j in range(past):
             K_matrix[i, j] = k[j]
         if ell > 0:
-            _backward(i, k, sr, rows.pairs[modes + ell - 1], K_matrix, 1.0, work)
+            backward(i, k, sr, rows.pairs[modes + ell - 1], K_matrix, 1.0, work)
     k_mode, sr_mode = work[5], work[6]
     for mode in range(modes):
         lam = w.lam[mode]
         for j in range(i + 1):
             k_mode[j] = lam * k[j]
             sr_mode[j] = lam * (sr[j] + w.gram[mode, i % Nc, j % Nc])
-        _backward(i, k_mode, sr_mode, rows.pairs[mode], rows.kernels[0, K], lam, work)
+        backward(i, k_mode, sr_mode, rows.pairs[mode], rows.kernels[0, K], lam, work)
 
 
 @compiled
@@ -305,16 +312,16 @@ def _forward_half(i, rows, w, su, work):
     _data_row(i, rows, w, su, work)
     for mode in range(modes):
         if w.data == DATASET:
-            _forward(i, su, rows.pairs[mode], rows.kernels[0, M], work)
+            forward(i, su, rows.pairs[mode], rows.kernels[0, M], work)
         else:
-            _forward_identity(i, su, rows.pairs[mode])
+            forward_identity(i, su, rows.pairs[mode])
     power = w.omega * w.lam
     below_H, below_C = work[5], work[6]
     for ell in range(1, L + 1):
         m = rows.kernels[ell, M, i]
         if ell == 1:
-            _totals(rows, HR, i, power, below_H)
-            _totals(rows, CH, i, power, below_C)
+            totals(rows, HR, i, power, below_H)
+            totals(rows, CH, i, power, below_C)
             _times_mixing(below_H, i, w, w.a, w.b_input, -w.inverse_width * w.d[t], m)
         else:
             pair = rows.pairs[modes + ell - 2]
@@ -324,7 +331,7 @@ def _forward_half(i, rows, w, su, work):
         _add_learning(below_C, i, w, m)
         for j in range(i + 1):
             su[j] = w.d[t] * w.d[j // Nc] * below_C[j]
-        _forward(i, su, rows.pairs[modes + ell - 1], rows.kernels[ell, M], work)
+        forward(i, su, rows.pairs[modes + ell - 1], rows.kernels[ell, M], work)
 
 
 @compiled

@@ -1,0 +1,132 @@
+"""`Causal`: the exact limit of a deep linear network, forward in training time, in one of two forms."""
+
+import numpy as np
+
+from learndyn.deep_linear import rows
+from learndyn.deep_linear.functions import Functions
+from learndyn.deep_linear.gradient import losses_of
+from learndyn.deep_linear.innovation import solve_innovation
+from learndyn.deep_linear.observables import observables
+from learndyn.deep_linear.setting import POPULATION, STREAM, setting
+from learndyn.errors import ProblemError
+from learndyn.memory import require_memory
+from learndyn.numerics.times import resolve_steps
+from learndyn.part import Part, boolean, choice, field, number, whole
+from learndyn.theory import Curves
+from learndyn.training import impulse_response, rates
+
+DIVERGED = 1e10
+"""A loss beyond this many times its initial value counts as diverged."""
+ROWS_WORK = 1.5e9
+"""Up to this many (layers + modes) × rows³ the row recursion takes seconds, and it gives the responses too."""
+SMALL_RICHNESS = 1e-2
+"""Below it, the innovation basis of a centred network loses digits that the row recursion keeps."""
+
+
+class Causal(Part):
+    """Solve forward in training time, without iteration.
+
+    `form` is "rows" (the row recursion: responses, ensembles and gradients too), "innovation" (the innovation basis: long
+    runs) or "auto": rows while they take seconds. `tolerance` is the relative size below which the innovation basis
+    drops a new direction. A spectrum of more than `bins` eigenvalues is grouped into so many. `ensembles` adds the error
+    overlaps of networks that share the data or the initial weights only.
+    """
+
+    form: str = field(choice("auto", "rows", "innovation"), default="auto")
+    tolerance: float = field(number(minimum=1e-14, maximum=1e-2), default=1e-10)
+    bins: int = field(whole(2), default=64)
+    ensembles: bool = field(boolean, default=False)
+
+    def validate(self):
+        if self.ensembles and self.form == "innovation":
+            raise ProblemError("Causal.ensembles", True, "needs form = 'rows'")
+
+
+def pick_form(method: Causal, problem, made) -> str:
+    """The form that `method` asks for, or the one that suits the problem."""
+    if method.form != "auto":
+        return method.form
+    n = (problem.training.steps + 1) * made.outputs
+    lazy = made.centered and made.gamma < SMALL_RICHNESS
+    quick = (made.depth + len(made.lam)) * float(n) ** 3 <= ROWS_WORK
+    # Fresh noise at every step leaves the innovation basis nothing to compress.
+    return "rows" if method.ensembles or lazy or quick or made.data == STREAM else "innovation"
+
+
+def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
+    """All observables at the recorded steps."""
+    saved = resolve_steps(save_at, problem.training.steps)
+    made = setting(problem, method.bins)
+    form = pick_form(method, problem, made)
+    solver = _by_rows if form == "rows" else _by_innovation
+    arrays, reached, evidence = solver(problem, method, made, saved, report)
+    kept = saved[saved < reached]
+    return Curves(
+        observables(arrays),
+        kept,
+        axis="step",
+        coordinates={"layer": np.arange(1, made.depth + 1), "step2": kept},
+        diverged_at=float(saved[len(kept)]) if len(kept) < len(saved) else None,
+        evidence={"form": form, "modes": len(made.lam)} | evidence,
+    )
+
+
+def _by_rows(problem, method: Causal, made, saved, report):
+    steps = int(saved[-1])
+    needed = 1.3 * rows.memory(made, steps)
+    require_memory(needed, f"a row recursion of {steps} steps", "use form = 'innovation' or fewer steps")
+    kappa, d = impulse_response(problem.training, problem.training.steps)
+    w = rows.weights(made, kappa[: steps + 1, : steps + 1], d[: steps + 1])
+    found = rows.empty_rows(made, steps)
+    reached = _advance(found, w, steps + 1, report)
+    functions = Functions(found, w, made, saved[saved < reached])
+    arrays = functions.losses() | functions.correlations() | functions.responses()
+    if method.ensembles:
+        arrays |= functions.overlaps()
+    return arrays, reached, {}
+
+
+def _advance(found: rows.Rows, w: rows.Weights, count: int, report) -> int:
+    """Compute `count` rows; the number of them before training diverged."""
+    first, modes = 0, len(w.lam)
+    limit = np.inf
+    while first < count:
+        # Equal work in each piece: the cost of a row grows with its square.
+        last = min(count, max(first + 16, int(first * 1.05)))
+        rows.advance(first, last, found, w)
+        Nc = w.outputs
+        new = slice(first * Nc, last * Nc)
+        diagonal = np.einsum("kii->ki", found.pairs[:modes, rows.CG])[:, new]
+        loss = (w.omega @ diagonal).reshape(last - first, Nc).sum(axis=1)
+        if first == 0:
+            limit = DIVERGED * max(loss[0], 1e-300)
+        bad = ~(np.abs(loss) < limit)
+        if bad.any():
+            return first + int(np.argmax(bad))
+        first = last
+        report((first / count) ** 3)
+    return count
+
+
+def _by_innovation(problem, method: Causal, made, saved, report):
+    steps = int(saved[-1])
+    training = problem.training
+    eta = np.asarray(rates(training, training.steps))[:steps]
+    arrays = solve_innovation(
+        made, eta, training.momentum, training.weight_decay, saved, method.tolerance, report
+    )
+    reached, basis = arrays.pop("reached"), arrays.pop("basis")
+    evidence = {"basis": basis, "tolerance": method.tolerance}
+    return arrays, reached, evidence
+
+
+def trace(problem, method: Causal, save_at) -> dict:
+    """Test and train loss at the recorded steps as a JAX function of the training rule."""
+    saved = resolve_steps(save_at, problem.training.steps)
+    made = setting(problem, method.bins)
+    # A gradient needs the finished matrices and their adjoints.
+    needed = 2.5 * rows.memory(made, problem.training.steps)
+    require_memory(needed, "the gradient of a row recursion", "use fewer steps")
+    test, train = losses_of(made)(*impulse_response(problem.training, problem.training.steps))
+    found = {"test_loss": test[saved], "train_loss": train[saved]}
+    return {name: found[name] for name in found if name == "test_loss" or made.data != POPULATION}

@@ -14,6 +14,8 @@ from learndyn.activations import (
 )
 from learndyn.compare import Comparison, compare
 from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream, Teacher
+from learndyn.deep_linear.causal import Causal
+from learndyn.deep_linear.finite import Descent
 from learndyn.deep_linear.network import DeepLinear
 from learndyn.errors import (
     CannotCompare,
@@ -51,11 +53,13 @@ __all__ = [
     "SGD",
     "Activation",
     "CannotCompare",
+    "Causal",
     "Comparison",
     "Constant",
     "Custom",
     "Dataset",
     "DeepLinear",
+    "Descent",
     "Erf",
     "ExponentialDecay",
     "FileError",

@@ -1,1 +1,37 @@
-"""Deep linear networks from random initialisation."""
+"""Deep linear networks from random initialisation: the limit of large width, data and dimension (`causal.py`, in two
+forms, `rows.py` and `innovation.py`) and the finite networks it describes (`finite.py`)."""
+
+from pathlib import Path
+
+from learndyn.data import Dataset, Population, Stream
+from learndyn.deep_linear import causal, finite
+from learndyn.deep_linear.network import DeepLinear
+from learndyn.theory import Theory, register
+from learndyn.training import GradientDescent
+
+_folder = Path(__file__).parent
+
+for _data, _name, _summary in (
+    (Dataset, "dataset", "full-batch gradient descent on a reused dataset"),
+    (Population, "population", "gradient descent on the expected loss"),
+    (Stream, "stream", "online SGD with fresh batches"),
+):
+    register(
+        Theory(
+            name=f"deep_linear/{_name}",
+            network=DeepLinear,
+            data=_data,
+            training=GradientDescent,
+            summary=f"correlation and response functions of {_summary}",
+            exactness="exact as D → ∞; with a spectrum, a mean-field approximation",
+            reference="Bordelon & Pehlevan 2025",
+            solve=causal.solve,
+            trace=causal.trace,
+            finite=finite.finite,
+            methods=(causal.Causal,),
+            simulators=(finite.Descent,),
+            template=_folder / f"{_name}.toml",
+            demo_size=400,
+            demo_seeds=10,
+        )
+    )

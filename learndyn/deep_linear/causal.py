@@ -117,7 +117,7 @@ def _by_innovation(problem, method: Causal, made, saved, report):
     )
     reached, basis = arrays.pop("reached"), arrays.pop("basis")
     evidence = {"basis": basis, "tolerance": method.tolerance}
-    return arrays, reached, evidence
+    return arrays, reached + 1, evidence
 
 
 def trace(problem, method: Causal, save_at) -> dict:

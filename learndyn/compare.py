@@ -106,6 +106,8 @@ def compare(
         notes.append(f"Not compared, as only one of the two has it: {', '.join(sorted(left_out))}.")
     if not theory.converged:
         notes.append("The theory did not converge.")
+    notes += [f"Warning: {text}." for text in theory.evidence.get("warnings", [])]
+    size = runs.evidence.get("limiting_size", runs.size)
     common = [name for name in runs.observables if name in theory.observables]
     judged = [name for name in common if theory[name].attrs.get("judged", 1)]
     if aside := sorted(set(common) - set(judged)):
@@ -117,7 +119,7 @@ def compare(
         run = data[name].transpose("seed", ...)
         predicted, interpolation = _theory_on(run, theory[name], runs.size)
         scale = float(np.max(np.abs(predicted)))
-        allowance = finite_size * scale / (runs.size or 1) + interpolation
+        allowance = finite_size * scale / (size or 1) + interpolation
         allowance = allowance + theory.evidence.get("accuracy", {}).get(name, 0.0)
         rows[name], arrays = _judge(run, predicted, allowance, ROUNDING * scale, level)
         deviations |= arrays
@@ -129,7 +131,7 @@ def compare(
         )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("observable")
     seeds = runs.data.sizes["seed"]
-    settings = (runs.axis, level, finite_size, runs.size, seeds, tuple(notes))
+    settings = (runs.axis, level, finite_size, size, seeds, tuple(notes))
     return Comparison(table, xr.Dataset(deviations), *settings)
 
 

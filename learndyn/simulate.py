@@ -112,7 +112,8 @@ def _collect(finished: dict, theory, problem, size, method, wall_time) -> Soluti
     axis = finished[seeds[0]].axis
     datasets = [as_dataset(finished[seed]) for seed in seeds]
     longest = max(datasets, key=lambda dataset: dataset.sizes[axis])
-    aligned = [dataset.reindex({axis: longest[axis]}) for dataset in datasets]
+    axes = {name: longest[name] for name in (axis, f"{axis}2") if name in longest.dims}
+    aligned = [dataset.reindex(axes) for dataset in datasets]
     data = xr.concat(aligned, dim=xr.Variable("seed", np.array(seeds), {"long_name": "seed"}))
     for name in data.data_vars:
         data[name] = data[name].transpose("seed", *longest[name].dims)

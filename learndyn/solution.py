@@ -27,7 +27,8 @@ class Solution:
       "seed" in front. Each array says what it is in its attributes `long_name` and `units`.
     - `problem`: what was solved.
     - `evidence`: how, as plain data. `kind` is "theory" or "simulation"; further keys as they
-      apply: theory, method, accuracy (an absolute error per observable), size, seeds, wall_time.
+      apply: theory, method, accuracy (an absolute error per observable), warnings (sentences), size, seeds,
+      limiting_size (the smallest of the sizes that the theory takes to be large), wall_time.
     - `converged`: whether the solver reached its tolerance.
     - `diverged_at`: the earliest time at which training (of any seed) diverged, or None.
     """
@@ -238,6 +239,7 @@ def _summary(solution: Solution) -> list[str]:
         lines.append("  not converged")
     if solution.diverged_at is not None:
         lines.append(f"  training diverged at {solution.axis} {solution.diverged_at:g}")
+    lines += [f"  warning: {text}" for text in evidence.get("warnings", [])]
     shown = [f"{key}: {_short(evidence[key])}" for key in ("theory", "method") if key in evidence]
     if "wall_time" in evidence:
         shown.append(f"wall time: {evidence['wall_time']:.3g} s")

@@ -72,10 +72,14 @@ def recording_times(save_at: str | None, problem):
     """The times that --save-at names for this problem; None for the usual ones."""
     if save_at is None:
         return None
+    import numpy as np
+
     from learndyn.numerics.times import parse_times
 
     training = problem.training
-    return parse_times(save_at, training.steps if training.time is None else training.time)
+    if training.time is not None:
+        return parse_times(save_at, training.time)
+    return np.unique(np.rint(parse_times(save_at, training.steps)))
 
 
 def method_of(kinds: tuple[type, ...], word: str | None):

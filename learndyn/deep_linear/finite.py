@@ -387,12 +387,16 @@ def finite(problem, size: int, method: Descent, save_at):
                 report((step + 1) / (last + 1))
         reached = records.reached
         D, N, examples = made.sizes
+        evidence = {"sizes": {"D": D, "N": list(N), "examples": examples}}
+        if made.coefficients is not None:
+            # The dimension-free theory is the limit of many units and examples, whatever D.
+            evidence["limiting_size"] = min(n for n in (*N, examples) if n)
         return Curves(
             observables(records.arrays(target)),
             steps[:reached],
             axis="step",
             diverged_at=float(steps[reached]) if reached < len(steps) else None,
-            evidence={"sizes": {"D": D, "N": list(N), "examples": examples}},
+            evidence=evidence,
             coordinates={"layer": np.arange(1, len(N) + 1), "step2": steps[:reached]},
         )
 

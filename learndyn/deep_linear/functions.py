@@ -3,7 +3,7 @@
 import numpy as np
 
 from learndyn.deep_linear.ensembles import same_data, same_weights
-from learndyn.deep_linear.observables import alignment
+from learndyn.deep_linear.observables import alignment, edge_of_stability
 from learndyn.deep_linear.rows import CG, CH, GU, HR, K, M, Rows, Weights
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
 
@@ -100,6 +100,19 @@ class Functions:
         found |= {"bias": bias, "width_variance": width_variance, "data_variance": data_variance}
         found["alignment"] = alignment(overlap, self.trace(np.diag(C_v)[index]), total)
         return found
+
+    def edge(self) -> int | None:
+        """The step from which training is at the edge of stability, or None."""
+        Nc = self.setting.outputs
+        C = np.einsum(
+            "k,kij->ij",
+            self.setting.omega * self.setting.lam,
+            self.rows.pairs[: self.modes, CH, : self.n, : self.n],
+        )
+        power, successive = np.diagonal(C), np.diagonal(C, -Nc)
+        return edge_of_stability(
+            power.reshape(-1, Nc).sum(axis=1), successive.reshape(-1, Nc).sum(axis=1)
+        )
 
     def correlations(self) -> dict:
         """All correlation functions."""

@@ -30,7 +30,7 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from learndyn.deep_linear.observables import alignment
+from learndyn.deep_linear.observables import alignment, edge_of_stability
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
 
 # Directions by which a capacity grows; whole blocks of the four rows that the kernels take at a time.
@@ -396,13 +396,15 @@ def solve_innovation(
     """Losses and correlations at `steps_saved` (increasing, within 0 … T) of training with the rates η(0) … η(T−1).
 
     `beta` is the momentum, `decay` the weight decay; `report` is called with the fraction of steps done and may raise.
-    Names and axes of the arrays are those of `observables`; the output axes are there for a single output too. Two more
+    Names and axes of the arrays are those of `observables`; the output axes are there for a single output too. Further
     entries: "reached" is the last step before training diverged (a loss not finite or above 10¹⁰ times the first one),
-    else T, and the arrays end with the last saved step up to it; "basis" is the dimension of the largest space.
+    else T, and the arrays end with the last saved step up to it; "basis" is the dimension of the largest space; "edge" is
+    the step from which training is at the edge of stability, or None.
     """
     network = GrowingNetwork(setting, tolerance)
     saved, last = set(np.asarray(steps_saved).tolist()), int(steps_saved[-1])
     numbers, fields, limit, reached = [], [], np.inf, len(eta)
+    powers, successive = [], []
     with np.errstate(over="ignore", invalid="ignore"):
         for t in range(last + 1):
             if t % REPORT_EVERY == 0:
@@ -418,7 +420,12 @@ def solve_innovation(
             if not max(test_loss, train_loss) <= limit:
                 reached = t - 1
                 break
+            before = network.h[0] if t > 0 else None
             network.forward()
+            gradient = network.h[0]
+            powers.append(np.sum(gradient**2))
+            if before is not None:
+                successive.append(np.sum(before * gradient[:, : before.shape[1]]))
             if t in saved:
                 parts = network.decomposition()
                 numbers.append([test_loss, train_loss, *parts, *network.target_overlaps()])
@@ -426,7 +433,9 @@ def solve_innovation(
             if t < last:
                 network.step(float(eta[t]), beta, decay)
     found = _losses(np.reshape(numbers, (-1, 7)), setting) | _correlations(fields, setting)
-    return found | {"reached": reached, "basis": max(space.dimension for space in network.spaces)}
+    basis = max(space.dimension for space in network.spaces)
+    edge = edge_of_stability(powers, successive)
+    return found | {"reached": reached, "basis": basis, "edge": edge}
 
 
 def _losses(numbers: np.ndarray, setting: Setting) -> dict[str, np.ndarray]:

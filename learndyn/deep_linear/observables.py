@@ -41,6 +41,19 @@ def alignment(overlap, C_vv, target):
     return np.where(small, 0.0, (target - overlap) / np.sqrt(np.where(small, 1.0, function) * target))
 
 
+def edge_of_stability(power, successive) -> int | None:
+    """The first step at which training oscillates and the oscillation hardly decays, or None.
+
+    `power` is |h⁰(t)|² for all steps and `successive` h⁰(t)·h⁰(t−1), from t = 1: the gradient must have turned round (cosine
+    below −½) and kept nine tenths of its length. Finite networks approach the limit slowly there.
+    """
+    power, successive = np.asarray(power), np.asarray(successive)
+    turned = successive < -0.5 * np.sqrt(power[1:] * power[:-1])
+    kept = power[1:] > 0.81 * power[:-1]
+    found = np.flatnonzero(turned & kept)
+    return int(found[0]) + 1 if found.size else None
+
+
 def observables(arrays: dict) -> dict[str, Observable]:
     """Named and labelled observables; `arrays` maps the names above to values at the recorded steps."""
     known = LOSSES | CORRELATIONS | RESPONSES

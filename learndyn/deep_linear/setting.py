@@ -14,7 +14,7 @@ class Setting(NamedTuple):
 
     `rho[ℓ]` = N_{ℓ+1}/N_ℓ for ℓ = 1 … L−1, `rho[0]` = N_1/N_L, `rho[L]` = 1; `inverse_width` = 1/ν_L; `inverse_data` =
     1/α, 1/α_B or 0. Input modes k have eigenvalue `lam[k]` (λ), weight `omega[k]` (ω) and target Gram matrix
-    `gram[k]` = ⟨w*_c w*_c'⟩.
+    `gram[k]` = ⟨w*_c w*_c'⟩. `grouped` says whether a mode stands for several different eigenvalues.
     """
 
     data: int
@@ -28,6 +28,7 @@ class Setting(NamedTuple):
     lam: np.ndarray
     omega: np.ndarray
     gram: np.ndarray
+    grouped: bool
 
     @property
     def depth(self) -> int:
@@ -63,6 +64,7 @@ def setting(problem, bins: int) -> Setting:
         lam=lam,
         omega=omega,
         gram=gram,
+        grouped=data.spectrum is not None and len(lam) < np.count_nonzero(data.spectrum.arrays()[0]),
     )
 
 

@@ -15,6 +15,7 @@ from learndyn.activations import (
 from learndyn.compare import Comparison, compare
 from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream, Teacher
 from learndyn.deep_linear.causal import Causal
+from learndyn.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.deep_linear.finite import Descent
 from learndyn.deep_linear.network import DeepLinear
 from learndyn.errors import (
@@ -27,9 +28,11 @@ from learndyn.errors import (
     NoTheory,
     ProblemError,
 )
+from learndyn.exponents import local_exponent
 from learndyn.numerics.times import linear_times, log_times
 from learndyn.plotting import plot
 from learndyn.problem import Problem
+from learndyn.rates import BestRate, best_rate, largest_stable_rate, rates_over
 from learndyn.simulate import simulate
 from learndyn.solution import Solution, load
 from learndyn.solve import solve, trace
@@ -52,6 +55,7 @@ __version__ = version("learndyn")
 __all__ = [
     "SGD",
     "Activation",
+    "BestRate",
     "CannotCompare",
     "Causal",
     "Comparison",
@@ -91,11 +95,16 @@ __all__ = [
     "TwoLayer",
     "WarmUp",
     "activation",
+    "best_rate",
     "compare",
+    "ensemble_loss",
+    "largest_stable_rate",
     "linear_times",
     "load",
+    "local_exponent",
     "log_times",
     "plot",
+    "rates_over",
     "register",
     "simulate",
     "solve",

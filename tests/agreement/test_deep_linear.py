@@ -1,0 +1,152 @@
+"""Theory against finite deep linear networks, at D = 200, 500 and 1000.
+
+Every setting is compared at every size with `compare` at level 0.01/3 (three looks). The variance of the loss of single
+runs around the theory must fall as 1/D: from 100 to 400 by 4. Times within a run are strongly correlated, so that 30 seeds
+give an estimate with no more than 30 degrees of freedom; the bounds are those of the F distribution at the level 1e-3.
+"""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import learndyn as ld
+
+SEEDS = 10
+STEPS = 40
+SAVED = np.arange(0, STEPS + 1, 5)
+
+
+def problem(network, data, rate, **training):
+    return ld.Problem(network, data, ld.GradientDescent(rate, steps=STEPS, **training))
+
+
+DATA = ld.Dataset(1.2, 0.5)
+SETTINGS = {
+    "plain": problem(ld.DeepLinear(2, 0.6, 0.7), DATA, 0.05),
+    "lazy": problem(ld.DeepLinear(2, 1.0, 0.1, centered=True), DATA, 0.1),
+    "rich": problem(ld.DeepLinear(2, 1.0, 2.0, centered=True), DATA, 0.05),
+    "one hidden layer": problem(ld.DeepLinear(1, 0.8, 1.0), DATA, 0.15),
+    "deep": problem(ld.DeepLinear(4, 0.7, 0.5, centered=True), ld.Dataset(1.0, 0.3), 0.02),
+    "narrow": problem(ld.DeepLinear(2, 0.3, 1.0), DATA, 0.05),
+    "wide": problem(ld.DeepLinear(2, 2.0, 1.0), DATA, 0.05),
+    "few examples": problem(ld.DeepLinear(2, 0.8, 0.7), ld.Dataset(0.4), 0.03),
+    "many examples": problem(ld.DeepLinear(2, 0.8, 0.7), ld.Dataset(3.0, 1.0), 0.08),
+    "widths by layer": problem(ld.DeepLinear(3, [1.5, 0.5, 0.8], 0.7), DATA, 0.03),
+    "two outputs": problem(ld.DeepLinear(2, 0.8, 0.7, outputs=2), DATA, 0.04),
+    "ntk": problem(ld.DeepLinear(2, 2.0, 1.0, parameterization="ntk"), DATA, 0.08),
+    "momentum": problem(ld.DeepLinear(2, 0.8, 0.7), DATA, 0.02, momentum=0.7),
+    "weight decay": problem(ld.DeepLinear(2, 0.8, 0.7), DATA, 0.05, weight_decay=0.4),
+    "schedule": problem(
+        ld.DeepLinear(2, 0.8, 0.7), DATA, ld.WarmUp(10, ld.PowerDecay(0.15, 0.5, 10.0))
+    ),
+    "stream": problem(ld.DeepLinear(2, 0.6, 0.7), ld.Stream(batch_ratio=0.6, noise=0.5), 0.05),
+    "stream, centred": problem(
+        ld.DeepLinear(3, 1.0, 1.0, centered=True), ld.Stream(batch_ratio=2.0), 0.03
+    ),
+    "population": problem(ld.DeepLinear(3, 0.7, 0.7), ld.Population(), 0.05),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
+    theory = ld.solve(SETTINGS[setting], save_at=SAVED)
+    assert theory.evidence["edge_of_stability"] is None
+    for size in (200, 500, 1000):
+        runs = ld.simulate(SETTINGS[setting], size, SEEDS, save_at=SAVED)
+        comparison = ld.compare(theory, runs, level=0.01 / 3)
+        assert comparison.agrees, comparison
+    variance = {}
+    for size in (100, 400):
+        runs = ld.simulate(SETTINGS[setting], size, 30, save_at=SAVED)
+        variance[size] = float((np.log(runs["test_loss"] / theory["test_loss"]) ** 2).mean())
+    low, high = scipy.stats.f.ppf([0.0005, 0.9995], 30, 30)
+    assert low < variance[100] / variance[400] / 4 < high
+
+
+@pytest.mark.parametrize(
+    "data", [DATA, ld.Stream(batch_ratio=1.2, noise=0.5), ld.Population()], ids=lambda d: d.kind
+)
+def test_ensembles_agree_with_training(data):
+    """Bias and the overlaps of networks that share the data, or the weights, only."""
+    setting = problem(ld.DeepLinear(2, 0.8, 0.7), data, 0.05)
+    theory = ld.solve(setting, ld.Causal(ensembles=True), save_at=SAVED)
+    method = ld.Descent(partners=True)
+    runs = ld.simulate(setting, 400, SEEDS, method=method, save_at=SAVED)
+    names = ["bias", "overlap_same_data", "overlap_same_weights"]
+    table = ld.compare(theory, runs).table.loc[names]
+    assert (table["verdict"] == "agrees").all(), table
+    for members, pair in ((4, "data"), (3, "weights"), (2, None)):
+        one, many = theory["test_loss"], ld.ensemble_loss(theory, members, shared=pair)
+        same_network = pair == "weights" and data.kind == "population"
+        assert (abs(many / one - 1) < 1e-12 if same_network else many < one)[1:].all()
+
+
+def test_responses_agree_with_the_label_noise_in_the_errors():
+    """Δ = R_Δ (X v-part + σε), so ⟨Δ(t) ε⟩ = σ Σ_s R_Δ(t, s): a response, measured without perturbing anything."""
+    from learndyn.deep_linear import finite
+    from learndyn.numerics.precision import float64
+
+    setting, size = SETTINGS["plain"], 500
+    R = ld.solve(setting, save_at=np.arange(STEPS + 1))["R_Delta"].sum("step2")
+    found = []
+    for seed in range(SEEDS):
+        with float64():
+            made = finite.spec(setting, size)
+            sources, networks, _ = finite.draw(made, seed, False)
+            network, noise = networks[0][0], sources[0].at(0)[1]
+            rows = []
+            for step in range(STEPS + 1):
+                fields = network.fields(sources[0].at(step))
+                rows.append(np.sum(fields.Delta * noise) / np.sum(noise**2))
+                if step < STEPS:
+                    network.step(fields, made.eta[step])
+        found.append(rows)
+    found = np.array(found)
+    error = found.std(axis=0, ddof=1) / np.sqrt(SEEDS)
+    z = (found.mean(axis=0) - R.values)[1:] / error[1:]
+    # Steps are strongly correlated: one or two independent looks, at the level 1e-3.
+    assert np.abs(z).max() < 4.8, z
+
+
+def test_edge_of_stability_is_flagged_where_finite_networks_stray():
+    network = ld.DeepLinear(4, 0.7, 0.5, centered=True)
+    setting = problem(network, ld.Dataset(1.0), 0.05)
+    theory = ld.solve(setting, save_at=SAVED)
+    assert theory.evidence["edge_of_stability"] is not None
+    assert "edge of stability" in repr(theory)
+    runs = ld.simulate(setting, 200, SEEDS, save_at=SAVED)
+    assert any("edge of stability" in note for note in ld.compare(theory, runs).notes)
+    stray = abs(runs["test_loss"].mean("seed") / theory["test_loss"] - 1).max()
+    calm = problem(network, ld.Dataset(1.0), 0.02)
+    calm_runs = ld.simulate(calm, 200, SEEDS, save_at=SAVED)
+    calm_theory = ld.solve(calm, save_at=SAVED)
+    assert calm_theory.evidence["edge_of_stability"] is None
+    calm_stray = abs(calm_runs["test_loss"].mean("seed") / calm_theory["test_loss"] - 1).max()
+    assert stray > 3 * calm_stray
+
+
+def test_dimension_free_theory_is_close_for_many_units_and_examples():
+    """Approximate at finite N and B: within 8 % of the mean of the runs at N = B = 64, and closer than at 16."""
+    spectrum = ld.PowerLaw(1.5, 1.2, 300)
+    deviation = {}
+    for count in (16, 64):
+        setting = problem(
+            ld.DeepLinear(2, count, 0.3, centered=True),
+            ld.Stream(batch=count, noise=0.0, spectrum=spectrum),
+            0.2,
+        )
+        theory = ld.solve(setting, save_at=SAVED)
+        runs = ld.simulate(setting, 300, 60, save_at=SAVED)
+        ratio = runs["test_loss"].mean("seed") / theory["test_loss"]
+        deviation[count] = float(abs(np.log(ratio)).max())
+    assert deviation[64] < 0.08
+    assert deviation[64] < deviation[16]
+
+
+def test_comparison_notices_a_wrong_theory():
+    """Without the response of v to the data, i.e. with R_Δ = 1, the training loss is wrong (a slip of the paper)."""
+    setting = SETTINGS["plain"]
+    fresh = ld.Problem(setting.network, ld.Stream(batch_ratio=1.2, noise=0.5), setting.training)
+    theory = ld.solve(fresh, save_at=SAVED)
+    forged = ld.Solution(theory.data, setting, theory.evidence)
+    assert not ld.compare(forged, ld.simulate(setting, 400, 5, save_at=SAVED)).agrees

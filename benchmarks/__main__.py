@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import two_layer
+from benchmarks import deep_linear, two_layer
 
-BENCHMARKS = {"two_layer": two_layer.run}
+BENCHMARKS = {"deep_linear": deep_linear.run, "two_layer": two_layer.run}
 
 
 def main() -> None:

@@ -170,7 +170,9 @@ class Dataset(Data):
     def validate(self):
         either(self, ratio=self.ratio, examples=self.examples)
         if self.ratio is None and self.examples is None:
-            raise ProblemError("Dataset.ratio", None, "missing; give ratio, or examples with a spectrum")
+            raise ProblemError(
+                "Dataset.ratio", None, "missing; give ratio, or examples with a spectrum"
+            )
 
 
 class Population(Data):

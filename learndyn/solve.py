@@ -1,5 +1,6 @@
 """`solve`: find the theory of a problem, run it, wrap the result."""
 
+import functools
 import time
 from importlib.metadata import version
 
@@ -81,6 +82,7 @@ def as_dataset(curves: Curves) -> xr.Dataset:
     return dataset.assign_coords(coordinates)
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Versions of the libraries that the numbers depend on."""
-    return {name: version(name) for name in ("learndyn", "jax", "diffrax", "numpy")}
+    return {name: version(name) for name in ("learndyn", "jax", "diffrax", "numba", "numpy")}

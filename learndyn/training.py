@@ -162,10 +162,12 @@ def rates(training, steps: int):
 
 
 def impulse_response(training, steps: int):
-    """How a weight answers to its force: κ (T×T) and d (T) with W(t) = d(t) W(0) + Σ_{s<t} κ(t, s) force(s), T = steps + 1.
+    """How a weight answers to its force: κ (T×T) and d (T), T = steps + 1.
 
-    One step, with momentum β and decay λ, is B ← βB + η(t) force(t), W ← (1 − η(t)λ) W + B; so d(t+1) = (1 − η(t)λ) d(t)
-    and κ(t+1, s) = (1 − η(t)λ) κ(t, s) + η(s) β^(t−s). NumPy arrays, or JAX arrays where the training is traced.
+    They are defined by W(t) = d(t) W(0) + Σ_{s<t} κ(t, s) force(s).
+
+    One step, with momentum β and decay λ, is B ← βB + η(t) force(t), W ← (1 − η(t)λ) W + B; so d(t+1) = (1 − η(t)λ)
+    d(t) and κ(t+1, s) = (1 − η(t)λ) κ(t, s) + η(s) β^(t−s). NumPy arrays, or JAX arrays where the training is traced.
     """
     eta = rates(training, steps)
     beta, decay = training.momentum, training.weight_decay

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from learndyn.cli import catalogue, compute, demo, results, run
+from learndyn.cli import analyses, catalogue, compute, demo, results, run
 from learndyn.cli.console import say
 from learndyn.cli.failures import GuardedGroup
 
@@ -94,13 +94,26 @@ _add(
     "run mine.toml --size 2000 --seeds 20 --output large",
     "run mine.toml --save-at log:200:0.01 --finite-size 0",
 )
-_add(_PROBLEM, compute.solve, "solve mine.toml -o theory.nc", "solve mine.toml --rtol 1e-11")
+_add(
+    _PROBLEM,
+    compute.solve,
+    "solve mine.toml -o theory.nc",
+    "solve mine.toml --rtol 1e-11",
+    "solve deep.toml --option form=rows --option bins=128",
+)
 _add(
     _PROBLEM,
     compute.simulate,
     "simulate mine.toml -o runs.nc --size 784 --seeds 10",
     "simulate mine.toml -o more.nc --first-seed 10 --seeds 10",
     "simulate mine.toml -o chain.nc --size 5000 --method overlap_chain",
+)
+_add(
+    _PROBLEM,
+    analyses.rates,
+    "rates mine.toml",
+    "rates deep.toml --over network.width=0.5,1,2,4 --csv rates.csv -o rates.png",
+    "rates deep.toml --over network.parameterization=mup,ntk",
 )
 _RESULTS = "From saved results"
 _add(_RESULTS, results.compare, "compare theory.nc runs.nc --csv agreement.csv")
@@ -109,6 +122,12 @@ _add(
     results.plot,
     "plot theory.nc runs.nc -o curve.png",
     "plot theory.nc runs.nc -o overlaps.pdf --observable Q --observable R",
+)
+_add(
+    _RESULTS,
+    analyses.exponent,
+    "exponent theory.nc",
+    "exponent runs.nc --offset 0.09 --window 1 --csv exponent.csv -o exponent.png",
 )
 _CATALOGUE = "What there is"
 _add(_CATALOGUE, catalogue.theories)

@@ -1,5 +1,7 @@
 """`learndyn solve` and `learndyn simulate`: one half each of `learndyn run`."""
 
+import contextlib
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +18,7 @@ from learndyn.cli.options import (
     recording_times,
 )
 from learndyn.cli.outputs import writable_file
-from learndyn.errors import Interrupted, ProblemError
+from learndyn.errors import Interrupted, ProblemError, nearest
 
 
 def solve(
@@ -32,6 +34,15 @@ def solve(
             help="Relative tolerance of the solver; smaller is more accurate and slower.",
         ),
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            show_default="the theory's own",
+            help="Set an option of the theory's method, such as form=rows or bins=128; give it "
+            "several times for several.",
+        ),
+    ] = None,
     save_at: SaveAt = None,
 ) -> None:
     """Compute the learning curve in the limit of a large network, and save it."""
@@ -39,12 +50,7 @@ def solve(
     from learndyn.theory import theory_for
 
     problem = Problem.from_toml(problem_file)
-    method = None
-    if rtol is not None:
-        usual = theory_for(problem).methods[0]
-        if "rtol" not in usual.__dataclass_fields__:
-            raise ProblemError("--rtol", rtol, f"the method {usual.__name__} has no tolerance")
-        method = usual(rtol=rtol)
+    method = _method_with(theory_for(problem).methods[0], option or [], rtol)
     times = recording_times(save_at, problem)
     say(repr(solve_into(writable_file(output), problem, method, times)))
 
@@ -80,6 +86,46 @@ def simulate(
     times = recording_times(save_at, problem)
     path = writable_file(output)
     say(repr(simulate_into(path, problem, size, seeds, first_seed, chosen, times)))
+
+
+def value_of(word: str):
+    """The value that a word on the command line stands for: a number or another TOML value, or else the word."""
+    for parse in (int, float, lambda text: tomllib.loads(f"value = {text}")["value"]):
+        with contextlib.suppress(ValueError):
+            return parse(word)
+    return word
+
+
+def _method_with(cls: type, options: list[str], rtol: float | None):
+    """The method with the fields that --option and --rtol give it; None for the usual one."""
+    known = cls.__dataclass_fields__
+    values = {}
+    for option in options:
+        name, equals, word = option.partition("=")
+        if not equals:
+            raise ProblemError("--option", option, "must look like NAME=VALUE")
+        if name not in known:
+            allowed = f"the method {cls.__name__} has no such option; {nearest(name, known)}"
+            raise ProblemError(f"--option {name}", word, allowed)
+        values[name] = value_of(word)
+    if rtol is not None:
+        if "rtol" not in known:
+            raise ProblemError("--rtol", rtol, f"the method {cls.__name__} has no tolerance")
+        if "rtol" in values:
+            raise ProblemError("--option rtol", values["rtol"], "give this or --rtol, not both")
+        return _made(cls, values | {"rtol": rtol}, values)
+    return _made(cls, values, values) if values else None
+
+
+def _made(cls: type, values: dict, options: dict):
+    """The method; an error in one of its options names the option, as it was given."""
+    try:
+        return cls(**values)
+    except ProblemError as error:
+        name = error.field.rpartition(".")[2]
+        if name not in options:
+            raise
+        raise ProblemError(f"--option {name}", error.value, error.allowed) from error
 
 
 def solve_into(path: Path, problem, method=None, save_at=None):

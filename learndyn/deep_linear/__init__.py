@@ -5,6 +5,7 @@ from pathlib import Path
 
 from learndyn.data import Dataset, Population, Stream
 from learndyn.deep_linear import causal, finite
+from learndyn.deep_linear import figures as figures
 from learndyn.deep_linear.network import DeepLinear
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent

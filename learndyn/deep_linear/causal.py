@@ -26,10 +26,10 @@ SMALL_RICHNESS = 1e-2
 class Causal(Part):
     """Solve forward in training time, without iteration.
 
-    `form` is "rows" (the row recursion: responses, ensembles and gradients too), "innovation" (the innovation basis: long
-    runs) or "auto": rows while they take seconds. `tolerance` is the relative size below which the innovation basis
-    drops a new direction. A spectrum of more than `bins` eigenvalues is grouped into so many. `ensembles` adds the error
-    overlaps of networks that share the data or the initial weights only.
+    `form` is "rows" (the row recursion: responses, ensembles and gradients too), "innovation" (the innovation basis:
+    long runs) or "auto": rows while they take seconds. `tolerance` is the relative size below which the innovation
+    basis drops a new direction. A spectrum of more than `bins` eigenvalues is grouped into so many. `ensembles` adds
+    the error overlaps of networks that share the data or the initial weights only.
     """
 
     form: str = field(choice("auto", "rows", "innovation"), default="auto")
@@ -94,7 +94,9 @@ def _warnings(evidence: dict) -> dict:
 def _by_rows(problem, method: Causal, made, saved, report):
     steps = int(saved[-1])
     needed = 1.3 * rows.memory(made, steps)
-    require_memory(needed, f"a row recursion of {steps} steps", "use form = 'innovation' or fewer steps")
+    require_memory(
+        needed, f"a row recursion of {steps} steps", "use form = 'innovation' or fewer steps"
+    )
     kappa, d = impulse_response(problem.training, problem.training.steps)
     w = rows.weights(made, kappa[: steps + 1, : steps + 1], d[: steps + 1])
     found = rows.empty_rows(made, steps)

@@ -2,6 +2,7 @@
 
 import xarray as xr
 
+from learndyn.deep_linear.network import DeepLinear
 from learndyn.errors import ProblemError, UnknownObservable
 from learndyn.part import choice, optional, whole
 from learndyn.solution import Solution
@@ -10,21 +11,20 @@ from learndyn.solution import Solution
 def ensemble_loss(solution: Solution, members: int, shared: str | None = "data") -> xr.DataArray:
     """The test loss of the mean of E = `members` networks: σ² + C_v/E + (1 − 1/E) C_v^ab.
 
-    C_v is the error of one network and C_v^ab the error overlap of two of them, which share the "data" (an ensemble over
-    initial weights), the initial "weights" (bagging), or nothing (None: the bias). `solution` must hold it: solve with
-    `Causal(ensembles=True)`, or simulate with `Descent(partners=True)`.
+    C_v is the error of one network and C_v^ab the error overlap of two of them, which share the "data" (an ensemble
+    over initial weights), the initial "weights" (bagging), or nothing (None: the bias). `solution` must hold it: solve
+    with `Causal(ensembles=True)`, or simulate with `Descent(partners=True)`.
     """
     E = whole(1)(members, "members")
     shared = optional(choice("data", "weights"))(shared, "shared")
+    network, data = solution.problem.network, solution.problem.data
+    if not isinstance(network, DeepLinear):
+        raise ProblemError("solution", type(network).__name__, "must be of a DeepLinear network")
     name = "bias" if shared is None else f"overlap_same_{shared}"
     if name not in solution:
         advice = "solve with Causal(ensembles=True) or simulate with Descent(partners=True)"
         raise UnknownObservable(f"the solution has no {name}; {advice}")
-    network = solution.problem.network
-    if not hasattr(network, "outputs"):
-        raise ProblemError("solution", type(network).__name__, "must be of a DeepLinear network")
-    floor = network.outputs * solution.problem.data.noise**2
-    single = solution["test_loss"] - floor
-    loss = floor + single / E + (1 - 1 / E) * solution[name]
+    floor = network.outputs * getattr(data, "noise", 0.0) ** 2
+    loss = floor + (solution["test_loss"] - floor) / E + (1 - 1 / E) * solution[name]
     loss.attrs = {"long_name": f"test loss of {E} networks averaged", "units": "1"}
     return loss.rename("ensemble_loss")

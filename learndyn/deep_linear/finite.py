@@ -14,9 +14,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import get_blas_funcs
 
 from learndyn.data import Dataset, Population
+from learndyn.deep_linear.delayed import DelayedMatrix, rows_times
 from learndyn.deep_linear.network import Sizes, sizes
 from learndyn.deep_linear.observables import alignment, observables
 from learndyn.memory import require_memory
@@ -25,11 +25,8 @@ from learndyn.part import Part, boolean, field
 from learndyn.theory import Curves
 from learndyn.training import rates
 
-(_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
 DIVERGED = 1e10
 """A test loss beyond this many times its initial value counts as diverged."""
-DELAY = 16
-"""Steps after which forces are added to the large matrices."""
 BLOCK_NUMBERS = 2**18
 """Random numbers per block of a stream, unless one batch needs more."""
 
@@ -97,81 +94,6 @@ def spec(problem, size: int) -> Spec:
     )
 
 
-def _rows_times(rows, matrix):
-    """`rows` @ `matrix`; a few rows one by one, because BLAS is slow at thin products of two matrices."""
-    if 1 < len(rows) <= 4:
-        return np.stack([row @ matrix for row in rows])
-    return rows @ matrix
-
-
-class Matrix:
-    """A weight matrix W = a_0 W̄ + a_1 B̄ + Σ_s a_s g_s^⊤ h_s and its momentum B = b_1 B̄ + Σ_s b_s g_s^⊤ h_s.
-
-    The sums are over the forces g_s^⊤ h_s of the last steps. They are added to W̄ and B̄ every `DELAY` steps only,
-    because reading and writing a large matrix is what a step costs.
-    """
-
-    def __init__(self, initial, made: Spec):
-        self.W = initial.copy()
-        self.B = np.zeros_like(initial) if made.momentum else None
-        self.momentum, self.decay = made.momentum, made.decay
-        pending = DELAY * made.outputs
-        self.g, self.h = (np.empty((pending, n)) for n in initial.shape)
-        self._restart()
-
-    def _restart(self):
-        self.pending = 0
-        self.a, self.b = np.zeros((2, 2 + len(self.g)))
-        self.a[0] = self.b[1] = 1.0
-
-    def times(self, rows):
-        """W x for every row x."""
-        B = None if self.B is None else self.B.T
-        return self._applied(rows, self.W.T, B, self.h, self.g)
-
-    def transpose_times(self, rows):
-        """W^⊤ x for every row x."""
-        return self._applied(rows, self.W, self.B, self.g, self.h)
-
-    def _applied(self, rows, W, B, inner, outer):
-        n, a = self.pending, self.a
-        result = a[0] * _rows_times(rows, W)
-        if B is not None:
-            result += a[1] * _rows_times(rows, B)
-        if n:
-            result += (rows @ inner[:n].T * a[2 : n + 2]) @ outer[:n]
-        return result
-
-    def move(self, g, h, eta):
-        """One step of training under the force g^⊤ h: B ← βB + η g^⊤h, W ← (1 − ηλ) W + B."""
-        n, end = self.pending, self.pending + len(g)
-        self.g[n:end], self.h[n:end] = g, h
-        self.b *= self.momentum
-        self.b[n + 2 : end + 2] = eta
-        self.a *= 1 - eta * self.decay
-        self.a += self.b
-        self.pending = end
-        if end == len(self.g):
-            self.settle()
-
-    def settle(self):
-        """Add the pending forces to W̄ and B̄; returns W."""
-        n, B, W = self.pending, self.B, self.W
-        g, h, a, b = self.g[:n], self.h[:n], self.a, self.b
-        if n:
-            self.W = _updated(W, a[0], a[2 : n + 2, None] * g, h)
-            if B is not None:
-                self.W += a[1] * B
-                self.B = _updated(B, b[1], b[2 : n + 2, None] * g, h)
-        self._restart()
-        return self.W
-
-
-def _updated(M, factor, g, h):
-    """factor·M + g^⊤h, in the memory of M."""
-    return _gemm(1.0, h.T, g.T, beta=factor, c=M.T, trans_b=True, overwrite_c=True).T
-
-
 class Fields(NamedTuple):
     """Everything a step computes: v, Δ (None on the population), h^0 … h^L and g^1 … g^L."""
 
@@ -186,7 +108,9 @@ class Trainee:
 
     def __init__(self, made: Spec, weights, target):
         self.made = made
-        self.matrices = [Matrix(W, made) for W in weights[:-1]]
+        self.matrices = [
+            DelayedMatrix(W, made.momentum, made.decay, made.outputs) for W in weights[:-1]
+        ]
         self.w = weights[-1].copy()
         self.buffer = np.zeros_like(self.w)
         self.target = target
@@ -214,8 +138,8 @@ class Trainee:
         h = [made.lam * v]
         if examples is not None:
             X, noise = examples
-            Delta = _rows_times(v, X.T) / made.r[0] + noise
-            h = [made.r[0] / len(X) * _rows_times(Delta, X)]
+            Delta = rows_times(v, X.T) / made.r[0] + noise
+            h = [made.r[0] / len(X) * rows_times(Delta, X)]
         for W, r in zip(self.matrices, made.r, strict=True):
             h.append(W.times(h[-1]) / r)
         return Fields(v, Delta, h, g)
@@ -387,7 +311,7 @@ def finite(problem, size: int, method: Descent, save_at):
                 report((step + 1) / (last + 1))
         reached = records.reached
         D, N, examples = made.sizes
-        evidence = {"sizes": {"D": D, "N": list(N), "examples": examples}}
+        evidence: dict = {"sizes": {"D": D, "N": list(N), "examples": examples}}
         if made.coefficients is not None:
             # The dimension-free theory is the limit of many units and examples, whatever D.
             evidence["limiting_size"] = min(n for n in (*N, examples) if n)

@@ -51,7 +51,9 @@ class Functions:
 
     def modes_total(self, which: int, powers, lower: bool) -> np.ndarray:
         """Σ_k powers_k × (function `which` of mode k)."""
-        total = np.einsum("k,kij->ij", powers, self.rows.pairs[: self.modes, which, : self.n, : self.n])
+        total = np.einsum(
+            "k,kij->ij", powers, self.rows.pairs[: self.modes, which, : self.n, : self.n]
+        )
         return np.tril(total) if lower else self.symmetric(total)
 
     def layer(self, ell: int, which: int) -> np.ndarray:
@@ -90,7 +92,9 @@ class Functions:
             H = K_rows @ np.tril(H_r)
             H[np.arange(len(index)), index] += 1.0
             along = H @ target
-            overlap += omega * lam * self.trace(np.einsum("id,id->i", along, gram[self.zero[index]]))
+            overlap += (
+                omega * lam * self.trace(np.einsum("id,id->i", along, gram[self.zero[index]]))
+            )
             bias += omega * lam * self.diagonal(along, gram, along)
             width_variance += omega * lam * self.diagonal(H, width, H)
             if s.data != POPULATION:

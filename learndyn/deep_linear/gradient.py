@@ -1,65 +1,60 @@
 """The losses of the row recursion as a JAX function of the training rule, with its derivative."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from learndyn.deep_linear import rows
 from learndyn.deep_linear.reverse import derivative
 from learndyn.deep_linear.setting import DATASET, Setting
+from learndyn.numerics.callback import float64_callback
 
 
 def losses_of(setting: Setting):
     """A JAX function (κ, d) → (test loss, train loss), one entry for each step; reverse-mode derivatives work."""
 
-    def recursion(kappa, d):
-        kappa, d = np.asarray(kappa), np.asarray(d)
+    kept: list[tuple] = []
+
+    def recursion(kappa, d) -> rows.Rows:
         found = rows.empty_rows(setting, len(d) - 1)
         rows.advance(0, len(d), found, rows.weights(setting, kappa, d))
         return found
 
+    def finished(kappa, d) -> rows.Rows:
+        """The recursion that `forward` kept, or a new one if it was for another rule."""
+        while kept:
+            (other_kappa, other_d), found = kept.pop()
+            if np.array_equal(kappa, other_kappa) and np.array_equal(d, other_d):
+                return found
+        return recursion(kappa, d)
+
     def read(found: rows.Rows):
-        modes = len(setting.lam)
-        diagonal = np.einsum("kii->ki", found.pairs[:modes, rows.CG])
-        test = _per_step(setting.omega @ diagonal) + setting.outputs * setting.noise**2
-        train = test if setting.data != DATASET else _per_step(np.diag(found.C_Delta))
+        diagonal = np.einsum("kii->ki", found.pairs[: len(setting.lam), rows.CG])
+        test = per_step(setting.omega @ diagonal) + setting.outputs * setting.noise**2
+        train = test if setting.data != DATASET else per_step(np.diag(found.C_Delta))
         return test, train
 
-    def _per_step(values):
+    def per_step(values):
         return values.reshape(-1, setting.outputs).sum(axis=1)
-
-    def shapes(d):
-        row = jax.ShapeDtypeStruct(d.shape, jnp.float64)
-        return row, row
-
-    def call(function, out, *arguments):
-        return jax.pure_callback(function, out, *arguments, vmap_method="sequential")
 
     @jax.custom_vjp
     def losses(kappa, d):
-        return call(lambda kappa, d: read(recursion(kappa, d)), shapes(d), kappa, d)
+        return float64_callback(lambda *rule: read(recursion(*rule)), (d.shape,) * 2, kappa, d)
 
     def forward(kappa, d):
-        def function(kappa, d):
-            found = recursion(kappa, d)
-            return *read(found), *found
+        def function(*rule):
+            found = recursion(*rule)
+            # The large matrices stay on this side: copying them through JAX would cost as much as the recursion.
+            kept[:] = [(tuple(x.copy() for x in rule), found)]
+            return read(found)
 
-        n, modes, L = d.shape[0] * setting.outputs, len(setting.lam), setting.depth
-        tape = ((modes + L, 6, n, n), (L + 1, 2, n, n), (n, n))
-        out = (*shapes(d), *(jax.ShapeDtypeStruct(shape, jnp.float64) for shape in tape))
-        test, train, *found = call(function, out, kappa, d)
-        return (test, train), (kappa, d, tuple(found))
+        return float64_callback(function, (d.shape,) * 2, kappa, d), (kappa, d)
 
-    def backward(residuals, bars):
-        kappa, d, found = residuals
+    def backward(rule, bars):
+        def function(kappa, d, test_bar, train_bar):
+            w = rows.weights(setting, kappa, d)
+            return derivative(finished(kappa, d), w, test_bar, train_bar)
 
-        def function(kappa, d, test_bar, train_bar, *found):
-            w = rows.weights(setting, np.asarray(kappa), np.asarray(d))
-            made = rows.Rows(*(np.ascontiguousarray(x) for x in found))
-            return derivative(made, w, test_bar, train_bar)
-
-        out = tuple(jax.ShapeDtypeStruct(x.shape, jnp.float64) for x in (kappa, d))
-        return call(function, out, kappa, d, *bars, *found)
+        return float64_callback(function, tuple(x.shape for x in rule), *rule, *bars)
 
     losses.defvjp(forward, backward)
     return losses

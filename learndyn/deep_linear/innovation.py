@@ -27,235 +27,15 @@ and much less where training is smooth.
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from learndyn.deep_linear.observables import alignment, edge_of_stability
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
+from learndyn.numerics.growing import Operator, Space, padded
 
-# Directions by which a capacity grows; whole blocks of the four rows that the kernels take at a time.
-ROOM = 64
 REPORT_EVERY = 16
 DIVERGED = 1e10
 TARGET, WIDTH, DATA = range(3)
-
-kernel = numba.njit(cache=True, nogil=True, fastmath=True)
-
-
-@kernel
-def _project_out(Q, count, lengths, r):
-    """r ← r − Q^⊤Q r for `count` orthonormal rows; row i is zero from lengths[i] on."""
-    for i in range(0, count, 4):
-        q0, q1, q2, q3 = Q[i], Q[i + 1], Q[i + 2], Q[i + 3]
-        length = lengths[min(i + 3, count - 1)]
-        s0 = s1 = s2 = s3 = 0.0
-        for j in range(length):
-            s0 += q0[j] * r[j]
-            s1 += q1[j] * r[j]
-            s2 += q2[j] * r[j]
-            s3 += q3[j] * r[j]
-        for j in range(length):
-            r[j] -= s0 * q0[j] + s1 * q1[j] + s2 * q2[j] + s3 * q3[j]
-
-
-@kernel
-def _extend(Q, count, lengths, dimension, tolerance, x):
-    """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
-    r = x[:dimension].copy()
-    _project_out(Q, count, lengths, r)
-    if not np.dot(r, r) > tolerance**2 * np.dot(x, x):
-        return False
-    for _ in range(2):
-        r /= np.sqrt(np.dot(r, r))
-        _project_out(Q, count, lengths, r)
-    r /= np.sqrt(np.dot(r, r))
-    Q[count, :dimension], lengths[count] = r, dimension
-    return True
-
-
-@kernel
-def _forward(A, rows, columns, x, y):
-    """y ← A x."""
-    for i in range(0, rows, 4):
-        a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
-        s0 = s1 = s2 = s3 = 0.0
-        for j in range(columns):
-            s0 += a0[j] * x[j]
-            s1 += a1[j] * x[j]
-            s2 += a2[j] * x[j]
-            s3 += a3[j] * x[j]
-        y[i], y[i + 1], y[i + 2], y[i + 3] = s0, s1, s2, s3
-
-
-@kernel
-def _add_four_rows(A, i, columns, y, x):
-    """x ← x + A^⊤y, of the rows i … i + 3."""
-    a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
-    y0, y1, y2, y3 = y[i], y[i + 1], y[i + 2], y[i + 3]
-    for j in range(columns):
-        x[j] += y0 * a0[j] + y1 * a1[j] + y2 * a2[j] + y3 * a3[j]
-
-
-@kernel
-def _adjoint(A, rows, columns, y, x):
-    """x ← x + A^⊤y."""
-    for i in range(0, rows, 4):
-        _add_four_rows(A, i, columns, y, x)
-
-
-@kernel
-def _step_adjoint(A, rows, columns, keep, G, H, y, x):
-    """A ← keep·A + Σ_c G_c H_c^⊤, and x ← x + A^⊤y while the rows are at hand."""
-    for block in range(0, rows, 4):
-        for i in range(block, block + 4):
-            a, h, g = A[i], H[0], G[0, i]
-            for j in range(columns):
-                a[j] = keep * a[j] + g * h[j]
-            for c in range(1, len(G)):
-                h, g = H[c], G[c, i]
-                for j in range(columns):
-                    a[j] += g * h[j]
-        _add_four_rows(A, block, columns, y, x)
-
-
-@kernel
-def _momentum_step_adjoint(A, B, rows, columns, keep, beta, G, H, y, x):
-    """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B, and x ← x + A^⊤y while the rows are at hand."""
-    for block in range(0, rows, 4):
-        for i in range(block, block + 4):
-            a, b = A[i], B[i]
-            for j in range(columns):
-                b[j] *= beta
-            for c in range(len(G)):
-                h, g = H[c], G[c, i]
-                for j in range(columns):
-                    b[j] += g * h[j]
-            for j in range(columns):
-                a[j] = keep * a[j] + b[j]
-        _add_four_rows(A, block, columns, y, x)
-
-
-def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array with zeros after it up to `shape`; itself if it has that shape."""
-    if array.shape == shape:
-        return array
-    larger = np.zeros(shape, array.dtype)
-    larger[tuple(slice(n) for n in array.shape)] = array
-    return larger
-
-
-class Space:
-    """A growing space: `dimension` coordinates in use out of `capacity`, `modes` of them for each direction.
-
-    Vectors have the length `capacity`, zeros at the end, so that they outlive a new direction; `reserve` makes room for
-    a whole step. `origins` says where each direction came from.
-    """
-
-    def __init__(self, modes: int = 1):
-        self.modes = modes
-        self.capacity = 0
-        self.origins: list[int] = []
-
-    @property
-    def dimension(self) -> int:
-        return len(self.origins) * self.modes
-
-    def reserve(self, directions: int) -> None:
-        while self.dimension + directions * self.modes > self.capacity:
-            self.capacity += ROOM * self.modes
-
-    def add(self, origin: int) -> slice:
-        """A new direction: where its coordinates are."""
-        self.origins.append(origin)
-        return slice(self.dimension - self.modes, self.dimension)
-
-
-class Basis:
-    """Orthonormal vectors of a space, as rows."""
-
-    def __init__(self, space: Space, tolerance: float):
-        self.space, self.tolerance, self.count = space, tolerance, 0
-        self.rows, self.lengths = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
-
-    def reserve(self, vectors: int) -> None:
-        rows = len(self.rows)
-        while self.count + vectors > rows:
-            rows += ROOM
-        self.rows = _padded(self.rows, (rows, self.space.capacity))
-        self.lengths = _padded(self.lengths, (rows,))
-
-    def extend(self, x: np.ndarray) -> np.ndarray | None:
-        """The unit vector along the part of x outside the span, now in the basis; None if that part is negligible."""
-        dimension = self.space.dimension
-        if not _extend(self.rows, self.count, self.lengths, dimension, self.tolerance, x):
-            return None
-        self.count += 1
-        return self.rows[self.count - 1]
-
-
-class Operator:
-    """An initially Gaussian matrix from `source` to `target`: what its queries have revealed of it, and its training.
-
-    A new direction of either space gets the tag `origin`; `fresh` are the coordinates of A^⊤p in it, for a new unit
-    vector p (zero if `target` is infinitely larger than `source`).
-    """
-
-    def __init__(self, source, target, fresh: np.ndarray, origin: int, tolerance: float):
-        self.source, self.target = source, target
-        self.fresh, self.origin = fresh, origin
-        self.A, self.B = np.zeros((0, 0)), None
-        self.asked, self.answered = Basis(source, tolerance), Basis(target, tolerance)
-        self.undriven = 1.0
-        self.force = None
-
-    def reserve(self, queries: int) -> None:
-        shape = self.target.capacity, self.source.capacity
-        self.A = _padded(self.A, shape)
-        self.B = None if self.B is None else _padded(self.B, shape)
-        self.asked.reserve(queries)
-        self.answered.reserve(queries)
-        if self.force is not None:
-            keep, beta, G, H = self.force
-            G, H = _padded(G, (len(G), shape[0])), _padded(H, (len(H), shape[1]))
-            self.force = keep, beta, G, H
-
-    def step(self, keep: float, beta: float, G: np.ndarray, H: np.ndarray) -> None:
-        """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B; carried out at the next `adjoint`, which reads A anyway."""
-        self.force = keep, beta, G, H
-        self.undriven *= keep
-        if beta and self.B is None:
-            self.B = np.zeros_like(self.A)
-
-    def forward(self, x: np.ndarray) -> np.ndarray:
-        """A x; not between `step` and `adjoint`."""
-        y = np.zeros(self.target.capacity)
-        _forward(self.A, self.target.dimension, self.source.dimension, x, y)
-        q = self.asked.extend(x)
-        if q is not None:
-            new = self.target.add(self.origin)
-            self.A[new] = self.undriven * q
-            y[new] = self.undriven * (q @ x)
-        return y
-
-    def adjoint(self, y: np.ndarray) -> np.ndarray:
-        """A^⊤y."""
-        x = np.zeros(self.source.capacity)
-        rows, columns = self.target.dimension, self.source.dimension
-        if self.force is None:
-            _adjoint(self.A, rows, columns, y, x)
-        else:
-            keep, beta, G, H = self.force
-            if self.B is None:
-                _step_adjoint(self.A, rows, columns, keep, G, H, y, x)
-            else:
-                _momentum_step_adjoint(self.A, self.B, rows, columns, keep, beta, G, H, y, x)
-            self.force = None
-        p = self.answered.extend(y) if self.fresh.any() else None
-        if p is not None:
-            new = self.source.add(self.origin)
-            self.A[:, new] = self.undriven * np.outer(p, self.fresh)
-            x[new] = self.undriven * (p @ y) * self.fresh
-        return x
 
 
 def _root(matrices: np.ndarray) -> np.ndarray:
@@ -305,11 +85,11 @@ class GrowingNetwork:
         for operator in operators:
             operator.reserve(outputs)
         self.w, self.w_buffer = (
-            _padded(x, (outputs, self.layers[-1].capacity)) for x in (self.w, self.w_buffer)
+            padded(x, (outputs, self.layers[-1].capacity)) for x in (self.w, self.w_buffer)
         )
-        self.w_star = _padded(self.w_star, (outputs, self.inputs.capacity))
+        self.w_star = padded(self.w_star, (outputs, self.inputs.capacity))
         if self.theta_0 is not None:
-            self.theta_0 = _padded(self.theta_0, (outputs, self.inputs.capacity))
+            self.theta_0 = padded(self.theta_0, (outputs, self.inputs.capacity))
 
     def backward(self) -> None:
         """g^ℓ (`g[ℓ − 1]`) and v."""
@@ -398,8 +178,8 @@ def solve_innovation(
     `beta` is the momentum, `decay` the weight decay; `report` is called with the fraction of steps done and may raise.
     Names and axes of the arrays are those of `observables`; the output axes are there for a single output too. Further
     entries: "reached" is the last step before training diverged (a loss not finite or above 10¹⁰ times the first one),
-    else T, and the arrays end with the last saved step up to it; "basis" is the dimension of the largest space; "edge" is
-    the step from which training is at the edge of stability, or None.
+    else T, and the arrays end with the last saved step up to it; "basis" is the dimension of the largest space;
+    "edge" is the step from which training is at the edge of stability, or None.
     """
     network = GrowingNetwork(setting, tolerance)
     saved, last = set(np.asarray(steps_saved).tolist()), int(steps_saved[-1])

@@ -25,12 +25,12 @@ class DeepLinear(Network):
     On D isotropic inputs x ~ N(0, 1_D), with all entries of W^0 (N_1×D), W^ℓ (N_ℓ+1×N_ℓ) and of the readouts w_c
     initially N(0, 1),
 
-        f_c(x) = w_c·(W^{L−1}/√N_{L−1}) … (W^1/√N_1) W^0 x / (N_L γ_0),    y_c = w*_c·x/√D + σ ε_c,    c = 1 … `outputs`,
+        f_c(x) = w_c·(W^{L−1}/√N_{L−1}) … (W^1/√N_1) W^0 x / (N_L γ_0),  y_c = w*_c·x/√D + σ ε_c,  c = 1 … `outputs`,
 
-    with w* ~ N(0, 1_D). `width` (ν_ℓ = N_ℓ/D) is one number or one for each layer; it may be inf. `richness` is γ_0; with
-    `parameterization="ntk"`, γ_0 = richness/√ν_L instead. `centered` subtracts the initial function: f → f − f at the
-    start. Gradient descent goes down ½ Σ_c ⟨(y_c − f_c)²⟩ with the raw rate N_L γ_0² η for all layers. With the error
-    vector v_c = w*_c − (√D/(N_L γ_0)) W^{0⊤} g^1_c (+ its initial value if centred), a step is
+    with w* ~ N(0, 1_D). `width` (ν_ℓ = N_ℓ/D) is one number or one for each layer; it may be inf. `richness` is γ_0;
+    with `parameterization="ntk"`, γ_0 = richness/√ν_L instead. `centered` subtracts the initial function: f → f − f
+    at the start. Gradient descent goes down ½ Σ_c ⟨(y_c − f_c)²⟩ with the raw rate N_L γ_0² η for all layers. With
+    the error vector v_c = w*_c − (√D/(N_L γ_0)) W^{0⊤} g^1_c (+ its initial value if centred), a step is
 
         h^0 = (√D/P) X^⊤Δ,  h^1 = W^0 h^0/√D,  h^{ℓ+1} = W^ℓ h^ℓ/√N_ℓ,  g^L_c = w_c,  g^ℓ = W^{ℓ⊤} g^{ℓ+1}/√N_ℓ,
         W^0 += (ηγ_0/√D) Σ_c g^1_c h^{0⊤}_c,  W^ℓ += (ηγ_0/√N_ℓ) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,  w_c += ηγ_0 h^L_c,
@@ -50,7 +50,7 @@ class DeepLinear(Network):
     parameterization: str = field(choice("mup", "ntk"), default="mup")
 
     def validate(self):
-        if np.ndim(self.width) and len(self.width) != self.depth:
+        if np.ndim(self.width) and np.size(self.width) != self.depth:
             allowed = f"must be one number, or one for each of the {self.depth} hidden layers"
             raise ProblemError("DeepLinear.width", self.width, allowed)
         if self.parameterization == "ntk" and np.any(np.isinf(self.width)):
@@ -75,9 +75,10 @@ class DeepLinear(Network):
         if any(map(traced, jax.tree.leaves((self, data)))):
             allowed = "derivatives are known with respect to the training rule only"
             raise ProblemError("network, data", "traced", allowed)
-        if getattr(data, "teacher", None) is not None:
+        teacher = getattr(data, "teacher", None)
+        if teacher is not None:
             allowed = "must be left out: a DeepLinear network learns a linear function; describe it by a spectrum"
-            raise ProblemError("data.teacher", data.teacher, allowed)
+            raise ProblemError("data.teacher", teacher, allowed)
         self._check_amounts(data)
         if training.steps is None:
             allowed = "a DeepLinear network is trained for a number of `steps`"
@@ -90,15 +91,18 @@ class DeepLinear(Network):
     def _check_amounts(self, data) -> None:
         """Ratios go with isotropic data, counts with a spectrum."""
         names = {Stream: ("batch_ratio", "batch"), Dataset: ("ratio", "examples")}
-        ratio, count = names.get(type(data), (None, None))
-        if data.spectrum is None:
-            if count is not None and getattr(data, ratio) is None:
-                allowed = f"give {ratio}, the number per input dimension, unless the data have a spectrum"
+        if type(data) in names:
+            ratio, count = names[type(data)]
+            if data.spectrum is None and getattr(data, ratio) is None:
+                allowed = (
+                    f"give {ratio}, the number per input dimension, unless the data have a spectrum"
+                )
                 raise ProblemError(f"data.{count}", getattr(data, count), allowed)
+            if data.spectrum is not None and getattr(data, count) is None:
+                allowed = f"give {count}, a number of examples, where the data have a spectrum"
+                raise ProblemError(f"data.{ratio}", getattr(data, ratio), allowed)
+        if data.spectrum is None:
             return
-        if count is not None and getattr(data, count) is None:
-            allowed = f"give {count}, a number of examples, where the data have a spectrum"
-            raise ProblemError(f"data.{ratio}", getattr(data, ratio), allowed)
         for width in self.widths:
             if not math.isinf(width) and (width < 1 or width != round(width)):
                 allowed = "must be whole numbers of units (or inf) where the data have a spectrum"

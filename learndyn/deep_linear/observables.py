@@ -1,6 +1,7 @@
 """The observables of a deep linear network, the same for the limit and for finite networks.
 
-Functions of two steps have the axes (step, output, step2, output2), with "layer" in front where there is one for each hidden
+Functions of two steps have the axes (step, output, step2, output2), with "layer" in front where there is one for each
+hidden
 layer; the output axes are dropped for a single output.
 """
 
@@ -38,18 +39,22 @@ def alignment(overlap, C_vv, target):
     """Cosine between the function w* − v and the target w*, from ⟨w*·v⟩, ⟨v·v⟩ and ⟨w*·w*⟩; 0 for the zero function."""
     function = target - 2 * overlap + C_vv
     small = function <= 1e-24 * target
-    return np.where(small, 0.0, (target - overlap) / np.sqrt(np.where(small, 1.0, function) * target))
+    return np.where(
+        small, 0.0, (target - overlap) / np.sqrt(np.where(small, 1.0, function) * target)
+    )
 
 
 def edge_of_stability(power, successive) -> int | None:
     """The first step at which training oscillates and the oscillation hardly decays, or None.
 
-    `power` is |h⁰(t)|² for all steps and `successive` h⁰(t)·h⁰(t−1), from t = 1: the gradient must have turned round (cosine
-    below −½) and kept nine tenths of its length. Finite networks approach the limit slowly there.
+    `power` is |h⁰(t)|² for all steps and `successive` h⁰(t)·h⁰(t−1), from t = 1: the gradient must have turned round
+    (cosine below −½) and kept nine tenths of its length. Finite networks approach the limit slowly there.
     """
-    power, successive = np.asarray(power), np.asarray(successive)
+    # Once training has converged, what is left is rounding.
+    power = np.maximum(power, 1e-13 * np.max(power))
+    successive = np.asarray(successive)
     turned = successive < -0.5 * np.sqrt(power[1:] * power[:-1])
-    kept = power[1:] > 0.81 * power[:-1]
+    kept = (power[1:] > 0.81 * power[:-1]) & (power[1:] > 1e-12 * power.max())
     found = np.flatnonzero(turned & kept)
     return int(found[0]) + 1 if found.size else None
 

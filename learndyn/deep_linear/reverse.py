@@ -1,15 +1,16 @@
 """The derivative of losses with respect to a training rule: the row recursion, run backwards.
 
 The matrices of the recursion are only ever appended to, so the finished ones are all that is needed. Every step of
-`rows` is bilinear; its adjoint is written here in the reverse order, with a bar (`_bar`) for the derivative of the result
-with respect to a quantity: y = xA gives x̄ += A ȳ and Ā += x ⊗ ȳ. The cost is about three times that of the recursion.
+`rows` is bilinear; its adjoint is written here in the reverse order, with a bar (`_bar`) for the derivative of the
+result with respect to a quantity: y = xA gives x̄ += A ȳ and Ā += x ⊗ ȳ. The cost is about three times that of the
+recursion.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from learndyn.deep_linear.rows import CG, CH, GU, HR, HU, K, M, F, Rows, Weights, mix, totals
+from learndyn.deep_linear.rows import CG, CH, GU, HR, HU, F, K, M, Rows, Weights, mix, totals
 from learndyn.deep_linear.setting import DATASET, STREAM
 from learndyn.numerics.lower import (
     add_outer,
@@ -216,9 +217,7 @@ def _forward_half_bar(i, rows, bar, w, rule, work):
             H_bar[j] = 0.0
             C_bar[j] = 0.0
         pair, pair_bar = rows.pairs[modes + ell - 1], bar.pairs[modes + ell - 1]
-        _forward_bar(
-            i, su, su_bar, pair, pair_bar, rows.kernels[ell, M], bar.kernels[ell, M], work
-        )
+        _forward_bar(i, su, su_bar, pair, pair_bar, rows.kernels[ell, M], bar.kernels[ell, M], work)
         m_bar = bar.kernels[ell, M, i]
         if ell == 1:
             f = -w.inverse_width * w.d[t]
@@ -227,9 +226,7 @@ def _forward_half_bar(i, rows, bar, w, rule, work):
             )
             rule.d[t] -= w.inverse_width * f_bar
         else:
-            rule.d[t] += _times_mixing_bar(
-                m_bar, H, H_bar, i, w, w.a, w.b, w.d[t], rule.a, rule.b
-            )
+            rule.d[t] += _times_mixing_bar(m_bar, H, H_bar, i, w, w.a, w.b, w.d[t], rule.a, rule.b)
         for j in range(t * Nc):
             s = j // Nc
             y = m_bar[j % Nc]
@@ -295,9 +292,7 @@ def _backward_half_bar(i, rows, bar, w, rule, work):
             mix(above[CG], i, w, w.a, b, factor, sr)
         if ell > 0:
             pair, pair_bar = rows.pairs[modes + ell - 1], bar.pairs[modes + ell - 1]
-            _backward_bar(
-                i, k, sr, pair, pair_bar, K_matrix, K_bar, 1.0, k_bar, sr_bar, work
-            )
+            _backward_bar(i, k, sr, pair, pair_bar, K_matrix, K_bar, 1.0, k_bar, sr_bar, work)
         else:
             for mode in range(modes):
                 lam = w.lam[mode]
@@ -336,9 +331,7 @@ def _backward_half_bar(i, rows, bar, w, rule, work):
             rule.d[s] += y * w.d[t] * above[GU, i, j]
             rule.kappa[t, s] += y * full[j]
             full_bar[j] = y * w.kappa[t, s]
-        _mix_bar(
-            full_bar, above[CG], above_bar[CG], i, w, increments, ones, 1.0, unused, unused
-        )
+        _mix_bar(full_bar, above[CG], above_bar[CG], i, w, increments, ones, 1.0, unused, unused)
         _mix_bar(sr_bar, above[CG], above_bar[CG], i, w, w.a, b, factor, rule.a, b_bar)
 
 

@@ -4,15 +4,15 @@ Every layer ℓ = 1 … L, and every input mode k, is a pair of Gaussian fields 
 
     h = u + M g,    g = r + K h,    u ~ N(0, S_u),  r ~ N(0, S_r),
 
-with M lower triangular and K strictly so. Its functions are H_u = ∂h/∂u, H_r = ∂h/∂r, G_u = ∂g/∂u, C_h = ⟨hh⟩, C_g = ⟨gg⟩
-and F = ⟨hg⟩; row t of each follows from the rows before it (`backward`, then `forward`), by the identities
+with M lower triangular and K strictly so. Its functions are H_u = ∂h/∂u, H_r = ∂h/∂r, G_u = ∂g/∂u, C_h = ⟨hh⟩, C_g =
+⟨gg⟩ and F = ⟨hg⟩; row t of each follows from the rows before it (`backward`, then `forward`), by the identities
 
     ⟨h(s) g(t)⟩ = ⟨h(s) r(t)⟩ + Σ_t' C_h(s, t') K(t, t'),    ⟨h(t) g(s)⟩ = ⟨u(t) g(s)⟩ + Σ_t' M(t, t') C_g(t', s).
 
-**Increments.** Backward fields are kept as g̃(0) = g(0), g̃(t) = (g(t) − g(0))/γ_0, that is g = Γ g̃: all numbers then stay
-of order one in the lazy limit γ_0 → 0, where g(t) − g(0) = O(γ_0) and differences of C_g would lose their digits. In
-these variables, with d(t) the decay of an undriven weight, `a` = (0, d(1), d(2), …), `b` = (1, (d(1) − 1)/γ_0, …), and
-`mix(C)(t, s) = a_t a_s C(t, s) + a_t b_s C(t, 0) + b_t a_s C(0, s) + b_t b_s C(0, 0)`:
+**Increments.** Backward fields are kept as g̃(0) = g(0), g̃(t) = (g(t) − g(0))/γ_0, that is g = Γ g̃: all numbers
+then stay of order one in the lazy limit γ_0 → 0, where g(t) − g(0) = O(γ_0) and differences of C_g would lose their
+digits. In these variables, with d(t) the decay of an undriven weight, `a` = (0, d(1), d(2), …), `b` = (1, (d(1) −
+1)/γ_0, …), and `mix(C)(t, s) = a_t a_s C(t, s) + a_t b_s C(t, 0) + b_t a_s C(0, s) + b_t b_s C(0, 0)`:
 
     layer ℓ:   K = ρ_ℓ (d(t) G_u^{ℓ+1} d(s) + κ∘C_g^{ℓ+1}),    S_r = ρ_ℓ mix(C̃_g^{ℓ+1}),    S_u = d(t) C_h^{ℓ−1} d(s),
                M = d(t) H_r^{ℓ−1} E + γ_0 (κ∘C_h^{ℓ−1}) Γ,     with E the matrix of mix: E(s, s) = a_s, E(s, 0) = b_s;
@@ -24,9 +24,9 @@ these variables, with d(t) the decay of an undriven weight, `a` = (0, d(1), d(2)
 where E_0 and mix_0 have b = (d − 1)/γ_0 if centred and d/γ_0 if not (1/γ_0 at t = 0 if not centred). The data close
 the system: C_v = Σ_k ω_k C_g^k, R_vu = Σ_k ω_k G_u^k, and R_Δ, C_u as in `_data_row`.
 
-Several outputs c make time a composite index i = (t, c), of which "0" is (0, c). Cost: 11 products of a row or column with
-a triangle for each pair and row, O((L + K) T³) in all, and 8 (L + K) T² numbers. Bordelon & Pehlevan 2025, with the
-corrections listed in the docs.
+Several outputs c make time a composite index i = (t, c), of which "0" is (0, c). Cost: 11 products of a row or column
+with a triangle for each pair and row, O((L + K) T³) in all, and 8 (L + K) T² numbers. Bordelon & Pehlevan 2025, with
+the corrections listed in the docs.
 """
 
 from typing import NamedTuple

@@ -28,7 +28,7 @@ class Setting(NamedTuple):
     lam: np.ndarray
     omega: np.ndarray
     gram: np.ndarray
-    grouped: bool
+    grouped: bool = False
 
     @property
     def depth(self) -> int:
@@ -46,33 +46,34 @@ def setting(problem, bins: int) -> Setting:
     if data.spectrum is None:
         lam, omega, gram = np.ones(1), np.ones(1), np.eye(network.outputs)[None]
     else:
-        lam, omega, gram = binned(*data.spectrum.arrays(), bins)
-    amount = {
-        Stream: lambda: (STREAM, data.batch_ratio or data.batch),
-        Dataset: lambda: (DATASET, data.ratio or data.examples),
-    }.get(type(data), lambda: (POPULATION, np.inf))
-    kind, count = amount()
+        lam, omega, gram = binned(*data.spectrum.arrays(), bins=bins)
+    kind, count = POPULATION, None
+    if isinstance(data, Stream):
+        kind, count = STREAM, data.batch_ratio or data.batch
+    elif isinstance(data, Dataset):
+        kind, count = DATASET, data.ratio or data.examples
+    positive = 0 if data.spectrum is None else np.count_nonzero(data.spectrum.arrays()[0])
     return Setting(
         data=kind,
         gamma=float(network.gamma),
         rho=np.concatenate([[first], ratios]),
         inverse_width=float(1 / N[-1]),
-        inverse_data=float(1 / count),
+        inverse_data=1 / count if count else 0.0,
         noise=float(data.noise),
         centered=network.centered,
         outputs=network.outputs,
         lam=lam,
         omega=omega,
         gram=gram,
-        grouped=data.spectrum is not None and len(lam) < np.count_nonzero(data.spectrum.arrays()[0]),
+        grouped=bool(len(lam) < positive),
     )
 
 
 def binned(eigenvalues, coefficients, bins: int):
     """Eigenvalues, multiplicities and mean target Gram matrices of at most `bins` groups of neighbouring modes.
 
-    Modes are sorted by eigenvalue; group boundaries lie on a geometric grid of ranks, so the largest eigenvalues stay alone.
-    A group keeps its trace Σλ and its target power Σ λ w*w*.
+    Modes are sorted by eigenvalue; group boundaries lie on a geometric grid of ranks, so the largest eigenvalues stay
+    alone. A group keeps its trace Σλ and its target power Σ λ w*w*.
     """
     order = np.argsort(-eigenvalues, kind="stable")
     lam, w = eigenvalues[order], coefficients[:, order]

@@ -58,9 +58,10 @@ class TwoLayer(Network):
             return
         if data.teacher is None:
             raise ProblemError("data.teacher", None, "missing; a TwoLayer network needs one")
-        if getattr(data, "batch_ratio", None) is not None:
+        ratio = getattr(data, "batch_ratio", None)
+        if ratio is not None:
             allowed = "a TwoLayer network takes a batch of fixed size: give batch instead"
-            raise ProblemError("data.batch_ratio", data.batch_ratio, allowed)
+            raise ProblemError("data.batch_ratio", ratio, allowed)
         M = data.teacher.hidden
         if self.R.shape[1] != M:
             allowed = f"must have one column per teacher unit ({M}); its shape is {self.R.shape}"

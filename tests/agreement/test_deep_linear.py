@@ -1,8 +1,9 @@
 """Theory against finite deep linear networks, at D = 200, 500 and 1000.
 
 Every setting is compared at every size with `compare` at level 0.01/3 (three looks). The variance of the loss of single
-runs around the theory must fall as 1/D: from 100 to 400 by 4. Times within a run are strongly correlated, so that 30 seeds
-give an estimate with no more than 30 degrees of freedom; the bounds are those of the F distribution at the level 1e-3.
+runs around the theory must fall as 1/D: from 100 to 400 by 4. Times within a run are strongly correlated, so that 30
+seeds give an estimate with no more than 30 degrees of freedom; the bounds are those of the F distribution at the
+level 1e-3.
 """
 
 import numpy as np

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream
-from learndyn.deep_linear.finite import DELAY, Descent, draw, finite, spec
+from learndyn.deep_linear.delayed import DELAY
+from learndyn.deep_linear.finite import Descent, draw, finite, spec
 from learndyn.deep_linear.network import DeepLinear
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64

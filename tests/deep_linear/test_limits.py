@@ -44,7 +44,9 @@ def test_lazy_network_on_a_dataset_is_linear_regression(alpha, form):
         return np.where(x > 0, sigma**2 / (alpha * safe) * (1 - (1 - e * x) ** t) ** 2, 0.0)
 
     for t in (0, 1, 2, 5, steps):
-        test = marchenko_pastur(lambda x, t=t: (1 - e * x) ** (2 * t) + fitted_noise(x, t), 1 / alpha)
+        test = marchenko_pastur(
+            lambda x, t=t: (1 - e * x) ** (2 * t) + fitted_noise(x, t), 1 / alpha
+        )
         train = marchenko_pastur(lambda x, t=t: x * (1 - e * x) ** (2 * t), 1 / alpha)
         assert float(theory["test_loss"].sel(step=t)) == pytest.approx(test + sigma**2, abs=1e-9)
         assert float(clean["train_loss"].sel(step=t)) == pytest.approx(train, abs=1e-9)

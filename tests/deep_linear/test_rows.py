@@ -51,7 +51,8 @@ SETTINGS = {
     "population": made_of(ld.DeepLinear(3, 0.6, 0.7), ld.Population()),
     "infinite width": made_of(ld.DeepLinear(3, np.inf, 0.7), ld.Dataset(1.5, 0.2)),
     "spectrum, dataset": made_of(
-        ld.DeepLinear(2, 20, 0.7, outputs=2), ld.Dataset(examples=30, noise=0.1, spectrum=TWO_OUTPUTS)
+        ld.DeepLinear(2, 20, 0.7, outputs=2),
+        ld.Dataset(examples=30, noise=0.1, spectrum=TWO_OUTPUTS),
     ),
     "spectrum, stream": made_of(
         ld.DeepLinear(2, 20, 0.7, centered=True),
@@ -83,4 +84,6 @@ def test_equals_the_equations_as_they_read(name):
     assert expected.keys() - found.keys() <= {"R_Delta"}
     for key in expected.keys() & found.keys():
         scale = np.abs(expected[key]).max()
-        np.testing.assert_allclose(found[key], expected[key], rtol=0, atol=1e-11 * scale, err_msg=key)
+        np.testing.assert_allclose(
+            found[key], expected[key], rtol=0, atol=1e-11 * scale, err_msg=key
+        )

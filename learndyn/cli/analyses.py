@@ -1,0 +1,227 @@
+"""`learndyn rates` and `learndyn exponent`: numbers that one reads off learning curves."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from learndyn.cli.compute import value_of
+from learndyn.cli.console import remark, table
+from learndyn.cli.options import ProblemFile
+from learndyn.cli.outputs import writable_file, write_text
+from learndyn.errors import ProblemError
+
+SHOWN = 12
+"""About so many times are shown in the table of exponents."""
+
+Csv = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="FILE", show_default=False, help="Write the table here as well."),
+]
+Figure = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FIGURE",
+        show_default="no picture",
+        help="Draw it as well: .png, .svg or .pdf by its ending.",
+    ),
+]
+
+
+def rates(
+    problem_file: ProblemFile,
+    over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD=V1,V2,…",
+            show_default="the problem as it is",
+            help="Do it for several values of one field of the problem, named as in the problem "
+            "file with its table in front: network.width=0.5,1,2.",
+        ),
+    ] = None,
+    csv: Csv = None,
+    output: Figure = None,
+) -> None:
+    """Find the best learning rate and the largest stable one, by the theory.
+
+    The best rate has the smallest test loss at the end of training. A rate is stable if the
+    training loss (the test loss where the theory has no other) ends no higher than it started.
+    """
+    from learndyn.problem import Problem
+    from learndyn.rates import best_rate, largest_stable_rate, rates_over
+
+    problem = Problem.from_toml(problem_file)
+    field, values = (None, []) if over is None else _field_and_values(over)
+    if output is not None and field is None:
+        raise ProblemError("--output", str(output), "needs --over, for something to draw against")
+    _check_files(csv, output)
+    name = field.rpartition(".")[2] if field else "problem"
+    if field is None:
+        best = best_rate(problem)
+        rows = [(problem_file.stem, *best, largest_stable_rate(problem))]
+    else:
+        data = rates_over(problem, field, values, progress=True)
+        columns = (data[key].values for key in ("best_rate", "best_loss", "largest_stable_rate"))
+        rows = list(zip(values, *columns, strict=True))
+        if output is not None:
+            _save(_rates_figure(data, name), output)
+    header = [name, "best_rate", "best_loss", "largest_stable_rate"]
+    _write_csv(csv, header, rows)
+    shown = [[str(label), *(f"{x:.4g}" for x in numbers)] for label, *numbers in rows]
+    table("learning rates", [word.replace("_", " ") for word in header], shown)
+
+
+def exponent(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.nc",
+            show_default=False,
+            help="From `learndyn solve` or `learndyn simulate`.",
+        ),
+    ],
+    observable: Annotated[
+        str, typer.Option(metavar="NAME", help="The curve whose exponent is wanted.")
+    ] = "test_loss",
+    window: Annotated[
+        float, typer.Option(metavar="DECADES", help="How much of the time axis one fit spans.")
+    ] = 0.5,
+    offset: Annotated[
+        float,
+        typer.Option(
+            metavar="LOSS",
+            help="Subtracted from the curve first, such as the variance of the label noise.",
+        ),
+    ] = 0.0,
+    csv: Csv = None,
+    output: Figure = None,
+) -> None:
+    """Print the local exponent −d log(loss)/d log(t) of a saved curve, with its uncertainty.
+
+    For runs, the uncertainty is the standard error over seeds. For a theory, it is half the
+    difference between the exponents of the two halves of the window. The table has about 12
+    times; the CSV file has all of them.
+    """
+    import numpy as np
+
+    from learndyn.exponents import local_exponent
+    from learndyn.solution import load
+
+    _check_files(csv, output)
+    solution = load(file)
+    axis = solution.axis
+    found = local_exponent(solution[observable], window=window, offset=offset)
+    header = [axis, "exponent", "standard_error"]
+    rows = list(zip(*(found[name].values for name in header), strict=True))
+    known = [row for row in rows if np.isfinite(row[1])]
+    if not known:
+        raise ProblemError("--window", window, "holds fewer than three recorded times everywhere")
+    _write_csv(csv, header, rows)
+    if output is not None:
+        _save(_exponent_figure(found, axis), output)
+    times = np.array([row[0] for row in known])
+    wanted = np.geomspace(times[0], times[-1], SHOWN)
+    nearest = np.unique(np.abs(np.log(times) - np.log(wanted)[:, None]).argmin(axis=1))
+    shown = [[f"{known[k][0]:.4g}", *(f"{x:.4f}" for x in known[k][1:])] for k in nearest]
+    table(f"exponent of {observable}", [word.replace("_", " ") for word in header], shown)
+
+
+def _field_and_values(over: str) -> tuple[str, list]:
+    """The field and its values in FIELD=V1,V2,…"""
+    field, equals, words = over.partition("=")
+    values = [word.strip() for word in words.split(",")]
+    if not equals or not field or not all(values):
+        raise ProblemError("--over", over, "must look like network.width=0.5,1,2")
+    return field.strip(), [value_of(word) for word in values]
+
+
+def _check_files(csv: Path | None, output: Path | None) -> None:
+    from learndyn.plotting import ENDINGS
+
+    if csv is not None:
+        writable_file(csv)
+    if output is not None:
+        writable_file(output, tuple(f".{ending}" for ending in ENDINGS))
+
+
+def _write_csv(path: Path | None, header: list[str], rows: list[tuple]) -> None:
+    if path is None:
+        return
+    import pandas as pd
+
+    write_text(path, pd.DataFrame(rows, columns=header).to_csv(index=False))
+    remark(f"table written to {path}")
+
+
+def _save(figure, path: Path) -> None:
+    from learndyn.plotting import save_figure
+
+    save_figure(figure, path)
+    remark(f"picture written to {path}")
+
+
+def _rates_figure(data, name: str):
+    """The best and the largest stable rate against the field."""
+    import numpy as np
+    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+
+    from learndyn.plotting import COLOURS, PANEL, Picture
+
+    figure = Picture(figsize=PANEL, layout="constrained")
+    panel = figure.subplots()
+    labels = data[name].values
+    numbers = labels.dtype.kind in "iuf" and np.isfinite(labels).all()
+    order = np.argsort(labels) if numbers else np.arange(len(labels))
+    # Words have no order in which a line could join them, and an infinite width is drawn as a word.
+    places = labels[order] if numbers else [str(label) for label in labels]
+    for key, colour, marker in (
+        ("largest_stable_rate", COLOURS[1], "s"),
+        ("best_rate", COLOURS[0], "o"),
+    ):
+        style = {"color": colour, "marker": marker, "ms": 5, "ls": "-" if numbers else ""}
+        panel.plot(places, data[key].values[order], label=key.replace("_", " "), **style)
+    if numbers and labels.min() > 0 and labels.max() >= 10 * labels.min():
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        # Room for a tick above and below, where all rates lie within one decade.
+        panel.set_ylim(data["best_rate"].min() / 1.5, data["largest_stable_rate"].max() * 1.5)
+        if len(labels) <= 8:
+            panel.set_xticks(places, [f"{label:g}" for label in places])
+            panel.xaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        panel.set_ylim(bottom=0)
+    if not numbers:
+        panel.margins(x=0.3)
+    panel.set_xlabel(str(data[name].attrs["long_name"]))
+    panel.set_ylabel("learning rate η")
+    _finish(panel)
+    return figure
+
+
+def _exponent_figure(data, axis: str):
+    """The exponent over time, in a band of its uncertainty."""
+    from learndyn.plotting import COLOURS, PANEL, Picture
+
+    figure = Picture(figsize=PANEL, layout="constrained")
+    panel = figure.subplots()
+    times, centre = data[axis].values, data["exponent"].values
+    error = data["standard_error"].values
+    band = {"color": COLOURS[0], "alpha": 0.3, "lw": 0, "label": "± its uncertainty"}
+    panel.fill_between(times, centre - error, centre + error, **band)
+    panel.plot(times, centre, color=COLOURS[0], label="local exponent")
+    panel.set_xscale("log")
+    panel.set_xlabel(str(data[axis].attrs.get("long_name", axis)))
+    panel.set_ylabel(str(data["exponent"].attrs["long_name"]))
+    _finish(panel)
+    return figure
+
+
+def _finish(panel) -> None:
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.grid(alpha=0.25, lw=0.5)
+    panel.legend(frameon=False, fontsize=8)

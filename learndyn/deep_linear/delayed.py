@@ -1,0 +1,83 @@
+"""A large trained matrix whose updates of low rank are added a few steps at a time."""
+
+import numpy as np
+from scipy.linalg import get_blas_funcs
+
+(_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
+DELAY = 16
+"""Steps after which forces are added to the matrix."""
+
+
+def rows_times(rows, matrix):
+    """`rows` @ `matrix`; a few rows one by one, because BLAS is slow at thin products of two matrices."""
+    if 1 < len(rows) <= 4:
+        return np.stack([row @ matrix for row in rows])
+    return rows @ matrix
+
+
+class DelayedMatrix:
+    """A weight matrix W = a_0 W̄ + a_1 B̄ + Σ_s a_s g_s^⊤ h_s and its momentum B = b_1 B̄ + Σ_s b_s g_s^⊤ h_s.
+
+    The sums are over the forces g_s^⊤ h_s of the last steps. They are added to W̄ and B̄ every `DELAY` steps only,
+    because reading and writing a large matrix is what a step costs.
+    """
+
+    def __init__(self, initial, momentum: float, decay: float, outputs: int):
+        self.W = initial.copy()
+        self.B = np.zeros_like(initial) if momentum else None
+        self.momentum, self.decay = momentum, decay
+        pending = DELAY * outputs
+        self.g, self.h = (np.empty((pending, n)) for n in initial.shape)
+        self._restart()
+
+    def _restart(self):
+        self.pending = 0
+        self.a, self.b = np.zeros((2, 2 + len(self.g)))
+        self.a[0] = self.b[1] = 1.0
+
+    def times(self, rows):
+        """W x for every row x."""
+        B = None if self.B is None else self.B.T
+        return self._applied(rows, self.W.T, B, self.h, self.g)
+
+    def transpose_times(self, rows):
+        """W^⊤ x for every row x."""
+        return self._applied(rows, self.W, self.B, self.g, self.h)
+
+    def _applied(self, rows, W, B, inner, outer):
+        n, a = self.pending, self.a
+        result = a[0] * rows_times(rows, W)
+        if B is not None:
+            result += a[1] * rows_times(rows, B)
+        if n:
+            result += (rows @ inner[:n].T * a[2 : n + 2]) @ outer[:n]
+        return result
+
+    def move(self, g, h, eta):
+        """One step of training under the force g^⊤ h: B ← βB + η g^⊤h, W ← (1 − ηλ) W + B."""
+        n, end = self.pending, self.pending + len(g)
+        self.g[n:end], self.h[n:end] = g, h
+        self.b *= self.momentum
+        self.b[n + 2 : end + 2] = eta
+        self.a *= 1 - eta * self.decay
+        self.a += self.b
+        self.pending = end
+        if end == len(self.g):
+            self.settle()
+
+    def settle(self):
+        """Add the pending forces to W̄ and B̄; returns W."""
+        n, B, W = self.pending, self.B, self.W
+        g, h, a, b = self.g[:n], self.h[:n], self.a, self.b
+        if n:
+            self.W = _updated(W, a[0], a[2 : n + 2, None] * g, h)
+            if B is not None:
+                self.W += a[1] * B
+                self.B = _updated(B, b[1], b[2 : n + 2, None] * g, h)
+        self._restart()
+        return self.W
+
+
+def _updated(M, factor, g, h):
+    """factor·M + g^⊤h, in the memory of M."""
+    return _gemm(1.0, h.T, g.T, beta=factor, c=M.T, trans_b=True, overwrite_c=True).T

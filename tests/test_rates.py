@@ -1,0 +1,240 @@
+"""Best and largest stable learning rates, against closed forms of the lazy limit and against each other."""
+
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize_scalar
+
+import learndyn as ld
+from learndyn import rates
+
+LAZY = 1e-4
+RTOL = 1e-3
+
+
+def problem(data, steps, depth=2, width=math.inf, richness=LAZY, rate=0.05, **options):
+    network = ld.DeepLinear(depth, width, richness, **{"centered": True} | options)
+    return ld.Problem(network, data, ld.GradientDescent(rate, steps=steps))
+
+
+def marchenko_pastur(function, ratio: float) -> float:
+    """∫ρ(x) f(x) over the eigenvalues x of XᵀX/P with D/P = ratio < 1."""
+    edge, middle = 2 * math.sqrt(ratio), 1 + ratio
+
+    def integrand(angle):
+        x = middle + edge * math.cos(angle)
+        return function(x) * (edge * math.sin(angle)) ** 2 / (2 * math.pi * ratio * x)
+
+    return quad(integrand, 0, math.pi, epsabs=0, epsrel=1e-10)[0]
+
+
+def must_not_run(*arguments, **options):
+    raise AssertionError("the work was started")
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 50.0])
+@pytest.mark.parametrize(("depth", "steps"), [(1, 1), (2, 2), (3, 4)])
+def test_lazy_descent_on_the_population_is_best_at_one_over_layers_and_stable_to_twice_that(
+    depth, steps, rate
+):
+    """The loss is (1 − e)^2T with e = η(L+1); richness γ_0 changes it by O(γ_0²) = 1e-8 only.
+
+    All e = 1 ± δ with δ^2T = 1e-13 count as equally good; their middle in log η is 1 − δ²/2.
+    """
+    made = problem(ld.Population(), steps, depth, rate=rate)
+    equal = 1e-13 ** (1 / (2 * steps))
+    assert ld.best_rate(made).rate == pytest.approx(1 / (depth + 1), rel=RTOL + equal**2)
+    largest = ld.largest_stable_rate(made)
+    assert 2 * (1 - RTOL - 1e-7) <= largest * (depth + 1) <= 2 * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 20])
+def test_lazy_online_training_has_the_rates_of_its_recursion_at_any_length(steps):
+    """C ← [(1−e)² + e²/α_B] C with e = η(L+1): smallest at e = α_B/(1+α_B), no growth up to twice that."""
+    made = problem(ld.Stream(batch_ratio=1.5), steps, depth=1)
+    best = ld.best_rate(made)
+    assert best.rate == pytest.approx(0.6 / 2, rel=RTOL)
+    # The minimum is quadratic: an error of rtol in the rate costs (1.5 rtol)² T relative to a factor 0.4 per step.
+    assert best.loss == pytest.approx(0.4**steps, rel=steps * (2 * RTOL) ** 2)
+    assert ld.largest_stable_rate(made, rtol=1e-6) == pytest.approx(1.2 / 2, rel=2e-6)
+
+
+def test_the_largest_stable_rate_on_a_dataset_is_where_the_exact_training_loss_comes_back_to_one():
+    steps, ratio, fine = 20, 0.5, 1e-6
+    made = problem(ld.Dataset(1 / ratio), steps)
+
+    def growth(e):
+        return marchenko_pastur(lambda x: x * (1 - e * x) ** (2 * steps), ratio) - 1
+
+    infinitely_long = 2 / (1 + math.sqrt(ratio)) ** 2
+    exact = brentq(growth, infinitely_long, 2 * infinitely_long, rtol=1e-9)
+    # Bisection stops within `fine`; richness shifts the kernel by O(γ_0²).
+    found = 3 * ld.largest_stable_rate(made, rtol=fine)
+    assert found == pytest.approx(exact, rel=fine + 100 * LAZY**2)
+    assert found > infinitely_long
+
+
+def test_the_best_rate_on_a_noisy_dataset_minimises_the_exact_test_loss():
+    steps, ratio, variance = 10, 0.5, 0.3**2
+
+    def loss(e):
+        def each(x):
+            left = (1 - e * x) ** steps
+            return left**2 + variance * ratio / x * (1 - left) ** 2
+
+        return marchenko_pastur(each, ratio) + variance
+
+    exact = minimize_scalar(loss, bounds=(0.01, 0.8), method="bounded", options={"xatol": 1e-8})
+    best = ld.best_rate(problem(ld.Dataset(1 / ratio, 0.3), steps, depth=1))
+    assert 2 * best.rate == pytest.approx(exact.x, rel=2 * RTOL)
+    # At a minimum the loss is off by the square of the error in the rate.
+    assert best.loss == pytest.approx(exact.fun, rel=100 * RTOL**2)
+
+
+def test_best_rates_transfer_across_widths_in_the_mean_field_parameterisation_only():
+    """Rich networks, γ_0 = 4: at γ_0 = 2 the best rate still moves by 40 % over these widths."""
+    widths = [0.5, 2, 8]
+    for parameterization in ("mup", "ntk"):
+        made = problem(
+            ld.Dataset(2.0), 40, 2, 1.0, 4.0, centered=False, parameterization=parameterization
+        )
+        best = ld.rates_over(made, "network.width", widths)["best_rate"].values
+        if parameterization == "mup":
+            assert best.max() < 1.15 * best.min()
+        else:
+            assert np.all(best[1:] > 1.3 * best[:-1])
+
+
+@pytest.fixture
+def final_loss(monkeypatch):
+    """Put a function of the rate in the place of the theory; every rate up to 1 is stable."""
+
+    def put(loss):
+        def ends(problem, rate):
+            values = {"train_loss": [1.0, rate], "test_loss": [2.0, loss(rate)]}
+            return xr.Dataset({name: ("step", pair) for name, pair in values.items()})
+
+        monkeypatch.setattr(rates, "_ends", ends)
+
+    return put
+
+
+@pytest.mark.parametrize("best", [1e-9, 1e-5, 0.3, 1.0])
+def test_the_best_rate_is_found_wherever_it_is_below_the_edge(best, final_loss):
+    final_loss(lambda rate: 1 + abs(math.log(rate / best)))
+    found = ld.best_rate(problem(ld.Population(), 2))
+    # Two searches, each to rtol: for the edge, and for the best rate below it.
+    assert found.rate == pytest.approx(best, rel=2 * RTOL)
+    assert found.loss == pytest.approx(1, abs=2 * RTOL)
+
+
+def test_a_loss_that_falls_with_the_rate_to_the_end_has_no_best_rate(final_loss):
+    final_loss(lambda rate: 1 + rate**0.01)
+    with pytest.raises(ld.NotConverged, match="there is no best rate"):
+        ld.best_rate(problem(ld.Population(), 2))
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.5])
+def test_a_range_of_equally_good_rates_gives_its_middle(floor, final_loss):
+    """As where the loss minus the noise is below rounding: equal up to noise of 1e-15 between 1e-4 and 1e-1."""
+    hollow = math.log(10) * 1.5
+
+    def loss(rate):
+        beside = max(abs(math.log(rate) + 2.5 * math.log(10)) - hollow, 0.0)
+        return floor + beside + 1e-15 * math.sin(1e6 * rate)
+
+    final_loss(loss)
+    found = ld.best_rate(problem(ld.Population(), 2))
+    # Both ends of the range are found to rtol.
+    assert found.rate == pytest.approx(10**-2.5, rel=RTOL)
+
+
+def test_rates_of_any_theory_are_stable_below_and_unstable_above():
+    teacher = ld.Teacher.orthonormal("erf", hidden=1)
+    network = ld.TwoLayer("erf", Q=[[0.25]], R=[[0.1]])
+    training = ld.GradientDescent(0.5, time=5.0)
+    made = ld.Problem(network, ld.Stream(teacher, noise=0.1), training)
+    largest = ld.largest_stable_rate(made)
+
+    def final(rate):
+        changed = ld.Problem(network, made.data, ld.GradientDescent(rate, time=5.0))
+        loss = ld.solve(changed, save_at=[0.0, 5.0])["test_loss"].values
+        return loss[1] / loss[0]
+
+    assert final(largest) <= 1 < final(largest * (1 + RTOL))
+    best = ld.best_rate(made)
+    assert best.rate < largest
+    for factor in (0.9, 1.1):
+        assert final(best.rate * factor) > final(best.rate)
+
+
+def test_rates_over_a_field_are_those_of_the_single_problems_with_labels():
+    made = problem(ld.Population(), 2, depth=1)
+    found = ld.rates_over(made, "network.depth", np.array([1, 3]))
+    assert found["best_rate"].dims == ("depth",)
+    assert found["depth"].values.tolist() == [1, 3]
+    assert found["depth"].attrs["long_name"] == "network.depth"
+    for depth in (1, 3):
+        single, row = problem(ld.Population(), 2, depth=depth), found.sel(depth=depth)
+        assert (float(row["best_rate"]), float(row["best_loss"])) == ld.best_rate(single)
+        assert float(row["largest_stable_rate"]) == ld.largest_stable_rate(single)
+    assert all(found[name].attrs["long_name"] for name in found)
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "words"),
+    [
+        ("network.widht", [1.0], "did you mean 'network.width'"),
+        ("width", [1.0], "network.width"),
+        ("training.learning_rate", [1.0], "no field to vary"),
+        ("network.kind", ["deep_linear"], "no field to vary"),
+        ("network.width", [1.0, -1.0], "DeepLinear.width = -1.0"),
+        ("network.parameterization", ["mup", "mupp"], "must be one of 'mup', 'ntk'"),
+        ("network.width", [[1.0, 2.0]], "single number or word"),
+        ("network.width", [], "at least one value"),
+    ],
+)
+def test_bad_fields_and_values_are_refused_before_any_solution(field, values, words, monkeypatch):
+    monkeypatch.setattr(rates, "solve", must_not_run)
+    made = problem(ld.Population(), 2, width=1.0)
+    with pytest.raises(ld.ProblemError, match=words):
+        ld.rates_over(made, field, values)
+
+
+def test_a_schedule_is_refused():
+    decay = ld.ExponentialDecay(0.1, 0.1)
+    made = problem(ld.Population(), 2, rate=decay)
+    for search in (ld.best_rate, ld.largest_stable_rate):
+        with pytest.raises(ld.ProblemError, match="not a schedule"):
+            search(made)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"low": 2.0, "high": 1.0}, "must not exceed"),
+        ({"low": -1.0}, "low = -1.0"),
+        ({"rtol": 0.0}, "rtol = 0.0"),
+    ],
+)
+def test_bad_bounds_are_refused(options, words, monkeypatch):
+    monkeypatch.setattr(rates, "solve", must_not_run)
+    with pytest.raises(ld.ProblemError, match=words):
+        ld.largest_stable_rate(problem(ld.Population(), 2), **options)
+
+
+def test_an_observable_that_is_no_curve_is_refused_with_those_that_are():
+    made = problem(ld.Population(), 2)
+    for name in ("C_v", "tets_loss"):
+        with pytest.raises(ld.ProblemError, match=r"known: .*test_loss"):
+            ld.best_rate(made, observable=name)
+
+
+@pytest.mark.parametrize(("stable", "words"), [(True, "stable at every"), (False, "unstable at")])
+def test_a_search_without_an_edge_gives_up_and_says_how_far_it_came(stable, words, monkeypatch):
+    monkeypatch.setattr(rates, "_is_stable", lambda problem, rate: stable)
+    with pytest.raises(ld.NotConverged, match=f"{words} .*e[+-][12][0-9]"):
+        ld.largest_stable_rate(problem(ld.Population(), 2))

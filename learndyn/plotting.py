@@ -166,8 +166,9 @@ def _labels(solutions: list[Solution]) -> list[str]:
     labels = []
     for solution in solutions:
         count = solution.data.sizes.get("seed", 0)
-        run = f"N = {solution.size}, {count} seed{'s' * (count != 1)}"
-        labels.append(run if solution.is_simulation else "theory, N → ∞")
+        size = solution.evidence.get("size_symbol", "N")
+        run = f"{size} = {solution.size}, {count} seed{'s' * (count != 1)}"
+        labels.append(run if solution.is_simulation else f"theory, {size} → ∞")
     problems = [_numbers(solution.problem.to_dict()) for solution in solutions]
     keys = dict.fromkeys(key for problem in problems for key in problem)
     for key in [key for key in keys if len({p.get(key) for p in problems}) > 1][:2]:

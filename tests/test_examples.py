@@ -105,3 +105,25 @@ def test_the_best_learning_rate_is_where_the_slope_vanishes(tmp_path):
     assert outcome.stdout.startswith("best learning rate 0.139")
     # The root is found to 2e-12 in the rate, and the slope changes by order one per unit of the rate.
     assert abs(float(outcome.stdout.split()[-1])) < 1e-10
+
+
+def test_the_schedule_that_the_gradient_finds_beats_the_best_constant_rate(tmp_path):
+    """In theory and, by more than five standard errors, in finite networks."""
+    outcome = python(EXAMPLES / "learning_rate_schedule.py", folder=tmp_path)
+    assert outcome.stderr == ""
+    lines = outcome.stdout.splitlines()
+    constant, schedule = (float(line.rpartition(" ")[2]) for line in lines[:2])
+    assert schedule < constant
+    trained = [[float(word) for word in line.rpartition(": ")[2].split(" ± ")] for line in lines[2:4]]
+    (slow, slow_error), (fast, fast_error) = trained
+    assert slow - fast > 5 * (slow_error**2 + fast_error**2) ** 0.5
+    # Theory and training agree within the errors and O(1/D).
+    for theory, (mean, error) in zip((constant, schedule), trained, strict=True):
+        assert abs(mean - theory) < 4 * error + theory / 400
+
+
+def test_the_deep_linear_example_agrees(tmp_path):
+    outcome = python(EXAMPLES / "deep_linear.py", folder=tmp_path)
+    assert outcome.stderr == ""
+    assert "agreement in every observable" in outcome.stdout
+    assert (tmp_path / "deep_linear.png").exists()

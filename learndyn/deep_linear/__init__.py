@@ -24,7 +24,7 @@ for _data, _name, _summary in (
             data=_data,
             training=GradientDescent,
             summary=f"correlation and response functions of {_summary}",
-            exactness="exact as D → ∞; with a spectrum, a mean-field approximation",
+            exactness="exact as D → ∞",
             reference="Bordelon & Pehlevan 2025",
             solve=causal.solve,
             trace=causal.trace,

@@ -76,8 +76,15 @@ def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
         axis="step",
         coordinates={"layer": np.arange(1, made.depth + 1), "step2": kept},
         diverged_at=float(saved[len(kept)]) if len(kept) < len(saved) else None,
-        evidence={"form": form, "modes": len(made.lam)} | evidence | _warnings(evidence),
+        evidence=_evidence(problem, form, made) | evidence | _warnings(evidence),
     )
+
+
+def _evidence(problem, form: str, made) -> dict:
+    found = {"form": form, "modes": len(made.lam), "size_symbol": "D"}
+    if problem.data.spectrum is not None:
+        found["exactness"] = "mean-field approximation at finite width and data"
+    return found
 
 
 def _warnings(evidence: dict) -> dict:

@@ -311,7 +311,7 @@ def finite(problem, size: int, method: Descent, save_at):
                 report((step + 1) / (last + 1))
         reached = records.reached
         D, N, examples = made.sizes
-        evidence: dict = {"sizes": {"D": D, "N": list(N), "examples": examples}}
+        evidence: dict = {"size_symbol": "D", "sizes": {"D": D, "N": list(N), "examples": examples}}
         if made.coefficients is not None:
             # The dimension-free theory is the limit of many units and examples, whatever D.
             evidence["limiting_size"] = min(n for n in (*N, examples) if n)

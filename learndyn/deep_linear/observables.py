@@ -10,8 +10,8 @@ import numpy as np
 from learndyn.theory import Observable
 
 LOSSES = {
-    "test_loss": "test loss Σ_c ⟨(y_c − f_c)²⟩, noise included",
-    "train_loss": "training loss Σ_c ⟨(y_c − f_c)²⟩ on the examples of the step",
+    "test_loss": "test loss ⟨(y − f)²⟩, noise included",
+    "train_loss": "training loss ⟨(y − f)²⟩",
     "bias": "bias of the test loss",
     "width_variance": "variance of the test loss from the finite width",
     "data_variance": "variance of the test loss from the finite data",

@@ -20,6 +20,8 @@ COMMANDS = [
     "simulate",
     "compare",
     "plot",
+    "rates",
+    "exponent",
     "theories",
     "figures",
     "demo",

@@ -1,5 +1,7 @@
 """The figures of the paper are registered and can be drawn."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def test_a_figure_is_registered_with_a_caption_and_a_reference(number):
 def test_a_figure_has_labelled_panels_with_positive_theory_lines_and_reports_its_end(number):
     reported = []
     figure = getattr(drawn, f"figure_{number}")(reported.append, **TINY[number])
-    assert all(earlier <= later for earlier, later in zip(reported, reported[1:], strict=False))
+    assert all(earlier <= later for earlier, later in pairwise(reported))
     assert reported[-1] == pytest.approx(1.0)
     panels = figure.axes
     rows = {panel.get_subplotspec().rowspan.start for panel in panels}

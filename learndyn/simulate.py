@@ -117,7 +117,9 @@ def _collect(finished: dict, theory, problem, size, method, wall_time) -> Soluti
     longest = max(datasets, key=lambda dataset: dataset.sizes[axis])
     axes = {name: longest[name] for name in (axis, f"{axis}2") if name in longest.dims}
     aligned = [dataset.reindex(axes) for dataset in datasets]
-    data = xr.concat(aligned, dim=xr.Variable("seed", np.array(seeds), {"long_name": "seed"}))
+    data = xr.concat(
+        aligned, dim=xr.Variable("seed", np.array(seeds), {"long_name": "seed"}), join="exact"
+    )
     for name in data.data_vars:
         data[name] = data[name].transpose("seed", *longest[name].dims)
         data[name].attrs = longest[name].attrs

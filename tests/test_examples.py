@@ -114,7 +114,9 @@ def test_the_schedule_that_the_gradient_finds_beats_the_best_constant_rate(tmp_p
     lines = outcome.stdout.splitlines()
     constant, schedule = (float(line.rpartition(" ")[2]) for line in lines[:2])
     assert schedule < constant
-    trained = [[float(word) for word in line.rpartition(": ")[2].split(" ± ")] for line in lines[2:4]]
+    trained = [
+        [float(word) for word in line.rpartition(": ")[2].split(" ± ")] for line in lines[2:4]
+    ]
     (slow, slow_error), (fast, fast_error) = trained
     assert slow - fast > 5 * (slow_error**2 + fast_error**2) ** 0.5
     # Theory and training agree within the errors and O(1/D).

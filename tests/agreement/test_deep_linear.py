@@ -151,3 +151,36 @@ def test_comparison_notices_a_wrong_theory():
     theory = ld.solve(fresh, save_at=SAVED)
     forged = ld.Solution(theory.data, setting, theory.evidence)
     assert not ld.compare(forged, ld.simulate(setting, 400, 5, save_at=SAVED)).agrees
+
+
+def test_best_rate_transfers_across_width_in_mup_and_not_in_ntk():
+    """Widths 2 and 8, rich, online: in theory, and by training at D = 200 on a grid of rates 20 % apart.
+
+    The minimum of the measured curve is that of a parabola in log η through the lowest point and its neighbours, good to
+    about half a grid step, whence 12 %.
+    """
+
+    def online(width, parameterization, rate):
+        network = ld.DeepLinear(2, width, 4.0, centered=True, parameterization=parameterization)
+        training = ld.GradientDescent(rate, steps=12)
+        return ld.Problem(network, ld.Stream(batch_ratio=1.0), training)
+
+    moved = {}
+    for parameterization in ("mup", "ntk"):
+        best, trained = [], []
+        for width in (2.0, 8.0):
+            best.append(ld.best_rate(online(width, parameterization, 0.05)).rate)
+            grid = best[-1] * 1.2 ** np.arange(-3.0, 3.0)
+            losses = []
+            for rate in grid:
+                runs = ld.simulate(online(width, parameterization, rate), 200, 6, save_at=[0, 12])
+                final = runs["test_loss"].values[:, -1] if runs.diverged_at is None else [np.inf]
+                losses.append(np.mean(np.log(final)))
+            i = int(np.clip(np.argmin(losses), 1, len(grid) - 2))
+            near = slice(i - 1, i + 2)
+            curvature, slope, _ = np.polyfit(np.log(grid[near]), losses[near], 2)
+            trained.append(np.exp(-slope / (2 * curvature)))
+        assert np.abs(np.log(np.array(trained) / best)).max() < np.log(1.12)
+        moved[parameterization] = best[1] / best[0], trained[1] / trained[0]
+    assert all(0.8 < ratio < 1.25 for ratio in moved["mup"]), moved
+    assert all(ratio > 1.3 for ratio in moved["ntk"]), moved

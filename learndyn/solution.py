@@ -27,8 +27,9 @@ class Solution:
       "seed" in front. Each array says what it is in its attributes `long_name` and `units`.
     - `problem`: what was solved.
     - `evidence`: how, as plain data. `kind` is "theory" or "simulation"; further keys as they
-      apply: theory, method, accuracy (an absolute error per observable), warnings (sentences), size, seeds,
-      size_symbol (the paper's letter for the size, N unless given), limiting_size (the smallest of the sizes that the theory takes to be large), wall_time.
+      apply: theory, method, accuracy (an absolute error per observable), warnings (sentences),
+      size, seeds, size_symbol (the paper's letter for the size, N unless given), limiting_size
+      (the smallest of the sizes that the theory takes to be large), wall_time.
     - `converged`: whether the solver reached its tolerance.
     - `diverged_at`: the earliest time at which training (of any seed) diverged, or None.
     """

@@ -156,8 +156,8 @@ def test_comparison_notices_a_wrong_theory():
 def test_best_rate_transfers_across_width_in_mup_and_not_in_ntk():
     """Widths 2 and 8, rich, online: in theory, and by training at D = 200 on a grid of rates 20 % apart.
 
-    The minimum of the measured curve is that of a parabola in log η through the lowest point and its neighbours, good to
-    about half a grid step, whence 12 %.
+    The minimum of the measured curve is that of a parabola in log η through the lowest point and its neighbours, good
+    to about half a grid step, whence 12 %.
     """
 
     def online(width, parameterization, rate):

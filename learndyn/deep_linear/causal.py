@@ -100,7 +100,7 @@ def _warnings(evidence: dict) -> dict:
 
 def _by_rows(problem, method: Causal, made, saved, report):
     steps = int(saved[-1])
-    needed = 1.3 * rows.memory(made, steps)
+    needed = (2.3 if method.ensembles else 1.3) * rows.memory(made, steps)
     require_memory(
         needed, f"a row recursion of {steps} steps", "use form = 'innovation' or fewer steps"
     )

@@ -31,6 +31,7 @@ import numpy as np
 
 from learndyn.deep_linear.observables import alignment, edge_of_stability
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
+from learndyn.memory import require_memory
 from learndyn.numerics.growing import Operator, Space, padded
 
 REPORT_EVERY = 16
@@ -79,9 +80,15 @@ class GrowingNetwork:
     def reserve(self) -> None:
         """Make room for one more step, in which every space gains at most two directions for each output."""
         outputs = self.setting.outputs
+        before = [space.capacity for space in self.spaces]
         for space in self.spaces:
             space.reserve(2 * outputs)
         operators = [*self.W, self.Z] if self.setting.data == DATASET else self.W
+        if before != [space.capacity for space in self.spaces]:
+            # While an array grows, its old copy is still there: an array and two bases, for each operator.
+            growing = max(op.target.capacity * op.source.capacity for op in operators)
+            advice = "use fewer steps, a larger tolerance or fewer bins"
+            require_memory(24.0 * growing, "the innovation basis", advice)
         for operator in operators:
             operator.reserve(outputs)
         self.w, self.w_buffer = (

@@ -5,16 +5,15 @@ seen before. An `Operator` is what its queries have revealed: an array that gain
 direction. Arrays keep spare room, in whole blocks of the four rows that the compiled products take at a time.
 """
 
-import numba
 import numpy as np
+
+from learndyn.numerics.lower import compiled, full_times_column, row_times_full
 
 ROOM = 64
 """Directions by which a capacity grows."""
 
-kernel = numba.njit(cache=True, nogil=True, fastmath=True)
 
-
-@kernel
+@compiled
 def _project_out(Q, count, lengths, r):
     """r ← r − Q^⊤Q r for `count` orthonormal rows; row i is zero from lengths[i] on."""
     for i in range(0, count, 4):
@@ -30,7 +29,7 @@ def _project_out(Q, count, lengths, r):
             r[j] -= s0 * q0[j] + s1 * q1[j] + s2 * q2[j] + s3 * q3[j]
 
 
-@kernel
+@compiled
 def _extend(Q, count, lengths, dimension, tolerance, x):
     """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
     r = x[:dimension].copy()
@@ -45,21 +44,7 @@ def _extend(Q, count, lengths, dimension, tolerance, x):
     return True
 
 
-@kernel
-def _forward(A, rows, columns, x, y):
-    """y ← A x."""
-    for i in range(0, rows, 4):
-        a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
-        s0 = s1 = s2 = s3 = 0.0
-        for j in range(columns):
-            s0 += a0[j] * x[j]
-            s1 += a1[j] * x[j]
-            s2 += a2[j] * x[j]
-            s3 += a3[j] * x[j]
-        y[i], y[i + 1], y[i + 2], y[i + 3] = s0, s1, s2, s3
-
-
-@kernel
+@compiled
 def _add_four_rows(A, i, columns, y, x):
     """x ← x + A^⊤y, of the rows i … i + 3."""
     a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
@@ -68,14 +53,7 @@ def _add_four_rows(A, i, columns, y, x):
         x[j] += y0 * a0[j] + y1 * a1[j] + y2 * a2[j] + y3 * a3[j]
 
 
-@kernel
-def _adjoint(A, rows, columns, y, x):
-    """x ← x + A^⊤y."""
-    for i in range(0, rows, 4):
-        _add_four_rows(A, i, columns, y, x)
-
-
-@kernel
+@compiled
 def _step_adjoint(A, rows, columns, keep, G, H, y, x):
     """A ← keep·A + Σ_c G_c H_c^⊤, and x ← x + A^⊤y while the rows are at hand."""
     for block in range(0, rows, 4):
@@ -90,7 +68,7 @@ def _step_adjoint(A, rows, columns, keep, G, H, y, x):
         _add_four_rows(A, block, columns, y, x)
 
 
-@kernel
+@compiled
 def _momentum_step_adjoint(A, B, rows, columns, keep, beta, G, H, y, x):
     """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B, and x ← x + A^⊤y while the rows are at hand."""
     for block in range(0, rows, 4):
@@ -201,7 +179,7 @@ class Operator:
     def forward(self, x: np.ndarray) -> np.ndarray:
         """A x; not between `step` and `adjoint`."""
         y = np.zeros(self.target.capacity)
-        _forward(self.A, self.target.dimension, self.source.dimension, x, y)
+        full_times_column(self.A, x, self.target.dimension, self.source.dimension, y)
         q = self.asked.extend(x)
         if q is not None:
             new = self.target.add(self.origin)
@@ -214,7 +192,7 @@ class Operator:
         x = np.zeros(self.source.capacity)
         rows, columns = self.target.dimension, self.source.dimension
         if self.force is None:
-            _adjoint(self.A, rows, columns, y, x)
+            row_times_full(y, self.A, rows, columns, x)
         else:
             keep, beta, G, H = self.force
             if self.B is None:

@@ -176,3 +176,34 @@ def test_causal_solution_is_the_fixed_point(centered):
     theory = ld.solve(problem, ld.Causal(form="rows"))
     np.testing.assert_allclose(theory["test_loss"], loss, rtol=1e-10)
     np.testing.assert_allclose(theory["C_h"], C_h, atol=1e-10 * np.abs(C_h).max())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ld.Dataset(1.2, 0.4),
+        ld.Stream(batch_ratio=0.8, noise=0.4),
+        ld.Dataset(examples=20, noise=0.2, spectrum=ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])),
+    ],
+    ids=["dataset", "stream", "spectrum"],
+)
+def test_infinitely_wide_networks_differ_by_their_data_only(data):
+    """Their initial weights average out, also in the rich regime: same data, same function; same weights, nothing
+    shared."""
+    problem = ld.Problem(ld.DeepLinear(2, np.inf, 0.8), data, ld.GradientDescent(0.08, steps=25))
+    theory = ld.solve(problem, ld.Causal(ensembles=True))
+    error = theory["test_loss"] - data.noise**2
+    np.testing.assert_allclose(theory["overlap_same_data"], error, rtol=1e-11)
+    np.testing.assert_allclose(theory["overlap_same_weights"], theory["bias"], rtol=1e-11)
+    np.testing.assert_allclose(ld.ensemble_loss(theory, 5), theory["test_loss"], rtol=1e-11)
+    assert float(theory["data_variance"][-1]) > 0.01
+
+
+def test_networks_on_the_population_differ_by_their_weights_only():
+    problem = ld.Problem(
+        ld.DeepLinear(2, [0.7, 1.3], 0.8), ld.Population(), ld.GradientDescent(0.08, steps=25)
+    )
+    theory = ld.solve(problem, ld.Causal(ensembles=True))
+    np.testing.assert_allclose(theory["overlap_same_weights"], theory["test_loss"], rtol=1e-11)
+    np.testing.assert_allclose(theory["overlap_same_data"], theory["bias"], rtol=1e-11)
+    assert float(theory["width_variance"][-1]) > 0.01

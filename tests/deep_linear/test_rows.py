@@ -59,6 +59,9 @@ SETTINGS = {
         ld.Stream(batch=10, noise=0.1, spectrum=ONE_OUTPUT),
         0.2,
     ),
+    "spectrum, stream, two outputs": made_of(
+        ld.DeepLinear(2, 20, 0.7, outputs=2), ld.Stream(batch=10, noise=0.1, spectrum=TWO_OUTPUTS)
+    ),
     "spectrum, population": made_of(
         ld.DeepLinear(2, np.inf, 0.7), ld.Population(spectrum=ld.PowerLaw(1.5, 0.7, 20)), 0.2
     ),

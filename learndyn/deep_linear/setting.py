@@ -90,8 +90,9 @@ def _geometric_edges(modes: int, bins: int) -> np.ndarray:
     """0 = e_0 < e_1 < … < e_n = modes with n ≤ bins and steps that grow with the rank."""
     if modes <= bins:
         return np.arange(modes + 1)
-    edges, count = np.arange(2), bins
-    while len(edges) <= bins:
+    found, count = np.array([modes]), bins
+    while True:
+        edges = np.unique(np.rint(np.geomspace(1, modes, count)).astype(int))
+        if count == 1 or len(edges) > bins:
+            return np.concatenate([[0], found])
         found, count = edges, count + 1
-        edges = np.unique(np.rint(np.geomspace(1, modes, count - 1)).astype(int))
-    return np.concatenate([[0], found])

@@ -7,7 +7,7 @@ from learndyn.deep_linear.functions import Functions
 from learndyn.deep_linear.gradient import losses_of
 from learndyn.deep_linear.innovation import solve_innovation
 from learndyn.deep_linear.observables import observables
-from learndyn.deep_linear.setting import POPULATION, STREAM, setting
+from learndyn.deep_linear.setting import DIVERGED, POPULATION, STREAM, Setting, setting
 from learndyn.errors import ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps
@@ -15,8 +15,6 @@ from learndyn.part import Part, boolean, choice, field, number, whole
 from learndyn.theory import Curves
 from learndyn.training import impulse_response, rates
 
-DIVERGED = 1e10
-"""A loss beyond this many times its initial value counts as diverged."""
 ROWS_WORK = 1.5e9
 """Up to this many (layers + modes) × rows³ the row recursion takes seconds, and it gives the responses too."""
 SMALL_RICHNESS = 1e-2
@@ -42,11 +40,11 @@ class Causal(Part):
             raise ProblemError("Causal.ensembles", True, "needs form = 'rows'")
 
 
-def pick_form(method: Causal, problem, made) -> str:
-    """The form that `method` asks for, or the one that suits the problem."""
+def pick_form(method: Causal, made: Setting, steps: int) -> str:
+    """The form that `method` asks for, or the one that suits so many steps."""
     if method.form != "auto":
         return method.form
-    n = (problem.training.steps + 1) * made.outputs
+    n = (steps + 1) * made.outputs
     lazy = made.centered and made.gamma < SMALL_RICHNESS
     quick = (made.depth + len(made.lam)) * float(n) ** 3 <= ROWS_WORK
     # Fresh noise at every step leaves the innovation basis nothing to compress.
@@ -57,7 +55,7 @@ def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
     """All observables at the recorded steps."""
     saved = resolve_steps(save_at, problem.training.steps)
     made = setting(problem, method.bins)
-    form = pick_form(method, problem, made)
+    form = pick_form(method, made, int(saved[-1]))
     solver = _by_rows if form == "rows" else _by_innovation
     coarse = setting(problem, method.bins // 2) if made.grouped else None
     share = 1.0 if coarse is None else 0.7
@@ -108,11 +106,19 @@ def _by_rows(problem, method: Causal, made, saved, report):
     w = rows.weights(made, kappa[: steps + 1, : steps + 1], d[: steps + 1])
     found = rows.empty_rows(made, steps)
     reached = _advance(found, w, steps + 1, report)
-    functions = Functions(found, w, made, saved[saved < reached])
+    kept = saved[saved < reached]
+    functions = Functions(found, w, made, kept if len(kept) else np.zeros(1, dtype=int))
     arrays = functions.losses() | functions.correlations() | functions.responses()
     if method.ensembles:
         arrays |= functions.overlaps()
+    if not len(kept):
+        arrays = {name: _no_steps(values) for name, values in arrays.items()}
     return arrays, reached, {"edge_of_stability": functions.edge(), "accuracy": {}}
+
+
+def _no_steps(values: np.ndarray) -> np.ndarray:
+    """An array of observables without its steps, for a training that diverged before the first recorded one."""
+    return values[:0] if values.ndim == 1 else values[..., :0, :, :0, :]
 
 
 def _advance(found: rows.Rows, w: rows.Weights, count: int, report) -> int:
@@ -126,7 +132,8 @@ def _advance(found: rows.Rows, w: rows.Weights, count: int, report) -> int:
         Nc = w.outputs
         new = slice(first * Nc, last * Nc)
         diagonal = np.einsum("kii->ki", found.pairs[:modes, rows.CG])[:, new]
-        loss = (w.omega @ diagonal).reshape(last - first, Nc).sum(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss = (w.omega @ diagonal).reshape(last - first, Nc).sum(axis=1)
         if first == 0:
             limit = DIVERGED * max(loss[0], 1e-300)
         bad = ~(np.abs(loss) < limit)
@@ -151,7 +158,9 @@ def _by_innovation(problem, method: Causal, made, saved, report):
         "basis": basis,
         "tolerance": method.tolerance,
         "edge_of_stability": edge,
-        "accuracy": {name: relative * float(np.max(np.abs(x))) for name, x in arrays.items()},
+        "accuracy": {
+            name: relative * float(np.max(np.abs(x), initial=0.0)) for name, x in arrays.items()
+        },
     }
     return arrays, reached + 1, evidence
 

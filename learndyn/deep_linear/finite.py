@@ -19,14 +19,13 @@ from learndyn.data import Dataset, Population
 from learndyn.deep_linear.delayed import DelayedMatrix, rows_times
 from learndyn.deep_linear.network import Sizes, sizes
 from learndyn.deep_linear.observables import alignment, observables
+from learndyn.deep_linear.setting import DIVERGED
 from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, field
 from learndyn.theory import Curves
 from learndyn.training import rates
 
-DIVERGED = 1e10
-"""A test loss beyond this many times its initial value counts as diverged."""
 BLOCK_NUMBERS = 2**18
 """Random numbers per block of a stream, unless one batch needs more."""
 

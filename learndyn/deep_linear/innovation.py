@@ -30,12 +30,11 @@ from collections.abc import Callable
 import numpy as np
 
 from learndyn.deep_linear.observables import alignment, edge_of_stability
-from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
+from learndyn.deep_linear.setting import DATASET, DIVERGED, POPULATION, STREAM, Setting
 from learndyn.memory import require_memory
 from learndyn.numerics.growing import Operator, Space, padded
 
 REPORT_EVERY = 16
-DIVERGED = 1e10
 TARGET, WIDTH, DATA = range(3)
 
 

@@ -284,7 +284,7 @@ def test_axes_and_evidence():
     assert one.observables["C_h"].values.shape == (3, 2, 2)
     assert two.observables["C_g"].dims == ("layer", "step", "output", "step2", "output2")
     assert two.observables["C_Delta"].values.shape == (2, 2, 2, 2)
-    assert two.evidence == {"sizes": {"D": 12, "N": [6, 18, 9], "examples": 10}}
+    assert two.evidence["sizes"] == {"D": 12, "N": [6, 18, 9], "examples": 10}
     assert two.coordinates["layer"].tolist() == [1, 2, 3]
     assert two.coordinates["step2"].tolist() == [0, 3]
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import learndyn as ld
+from learndyn.deep_linear.causal import pick_form
 from learndyn.deep_linear.network import sizes
 from learndyn.deep_linear.setting import binned, setting
 from learndyn.numerics.precision import float64
@@ -195,13 +196,10 @@ def test_form_is_picked_by_the_length_of_the_training():
     short = ld.Problem(network, data, ld.GradientDescent(0.01, steps=30))
     assert ld.solve(short).evidence["form"] == "rows"
     made = setting(short, 64)
-    from learndyn.deep_linear.causal import pick_form
-
-    long = ld.Problem(network, data, ld.GradientDescent(0.01, steps=3000))
-    assert pick_form(ld.Causal(), long, made) == "innovation"
-    lazy = ld.Problem(ld.DeepLinear(2, 1.0, 1e-4, centered=True), data, long.training)
-    assert pick_form(ld.Causal(), lazy, setting(lazy, 64)) == "rows"
-    assert pick_form(ld.Causal(ensembles=True), long, made) == "rows"
+    assert pick_form(ld.Causal(), made, 3000) == "innovation"
+    lazy = ld.Problem(ld.DeepLinear(2, 1.0, 1e-4, centered=True), data, short.training)
+    assert pick_form(ld.Causal(), setting(lazy, 64), 3000) == "rows"
+    assert pick_form(ld.Causal(ensembles=True), made, 3000) == "rows"
 
 
 def test_diverging_training_ends_the_curve():
@@ -211,6 +209,9 @@ def test_diverging_training_ends_the_curve():
         reached = len(theory["test_loss"])
         assert theory.diverged_at == reached < 60
         assert np.isfinite(theory["C_h"].values).all()
+        late = ld.solve(problem, ld.Causal(form=form), save_at=[30, 60])
+        assert late.diverged_at == 30
+        assert late["C_h"].shape == (2, 0, 0)
     runs = ld.simulate(problem, 60, 4)
     assert runs.diverged_at is not None
 

@@ -249,10 +249,15 @@ def _looks(solutions: list[Solution], several: bool) -> list[tuple[str, str]]:
 def _components(array: xr.DataArray, axis: str, slices: int | None = 5) -> list:
     """The curves of an observable: names, and arrays over time with the seeds in front if any.
 
-    Of a function of two times, the curves at so many second times (`slices`; None for all).
+    Of a function of two times, the curves at up to so many second times (`slices`; None for all).
     """
     second = f"{axis}2"
     if second in array.dims and slices is not None:
+        # No more curves than have a colour and a place in the legend, where that is possible.
+        lines = array.size // np.prod(
+            [array.sizes[d] for d in ("seed", axis, second) if d in array.dims]
+        )
+        slices = max(1, min(slices, len(COLOURS) // int(lines)))
         chosen = np.linspace(0, array.sizes[second] - 1, slices).round().astype(int)
         array = array.isel({second: np.unique(chosen)})
     front = [dim for dim in ("seed", axis) if dim in array.dims]

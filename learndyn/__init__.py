@@ -17,7 +17,7 @@ from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream, Teach
 from learndyn.deep_linear.causal import Causal
 from learndyn.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.deep_linear.finite import Descent
-from learndyn.deep_linear.network import DeepLinear
+from learndyn.deep_linear.network import DeepLinear, ScaledSkip
 from learndyn.errors import (
     CannotCompare,
     FileError,
@@ -87,6 +87,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Relu",
+    "ScaledSkip",
     "Solution",
     "Spectrum",
     "Stream",

@@ -1,14 +1,24 @@
 """`Causal`: the exact limit of a deep linear network, forward in training time, in one of two forms."""
 
+import dataclasses
+import math
+
 import numpy as np
 
-from learndyn.deep_linear import rows
+from learndyn.deep_linear import residual, rows
 from learndyn.deep_linear.functions import Functions
 from learndyn.deep_linear.gradient import losses_of
+from learndyn.deep_linear.infinite_depth import (
+    BLOCKS,
+    at_layer_times,
+    extrapolated,
+    finite_depth,
+    layer_times,
+)
 from learndyn.deep_linear.innovation import solve_innovation
 from learndyn.deep_linear.observables import observables
 from learndyn.deep_linear.setting import DIVERGED, POPULATION, STREAM, Setting, setting
-from learndyn.errors import ProblemError
+from learndyn.errors import NotConverged, NoTheory, ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, choice, field, number, whole
@@ -42,6 +52,8 @@ class Causal(Part):
 
 def pick_form(method: Causal, made: Setting, steps: int) -> str:
     """The form that `method` asks for, or the one that suits so many steps."""
+    if made.branch is not None and method.ensembles:
+        raise ProblemError("Causal.ensembles", True, "is not known for residual networks")
     if method.form != "auto":
         return method.form
     n = (steps + 1) * made.outputs
@@ -53,6 +65,8 @@ def pick_form(method: Causal, made: Setting, steps: int) -> str:
 
 def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
     """All observables at the recorded steps."""
+    if math.isinf(problem.network.depth):
+        return _solve_infinite_depth(problem, method, save_at, seed, report)
     saved = resolve_steps(save_at, problem.training.steps)
     made = setting(problem, method.bins)
     form = pick_form(method, made, int(saved[-1]))
@@ -75,6 +89,36 @@ def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
         coordinates={"layer": np.arange(1, made.depth + 1), "step2": kept},
         diverged_at=float(saved[len(kept)]) if len(kept) < len(saved) else None,
         evidence=_evidence(problem, form, made) | evidence | _warnings(evidence),
+    )
+
+
+def _solve_infinite_depth(problem, method: Causal, save_at, seed: int, report) -> Curves:
+    """The extrapolation of `infinite_depth`."""
+    curves: list[Curves] = []
+    for done, blocks in enumerate(BLOCKS):
+        deep = finite_depth(problem, blocks)
+        curves.append(
+            solve(deep, method, save_at, seed, lambda x, i=done: report((i + x) / len(BLOCKS)))
+        )
+    deepest = curves[-1]
+    reached = min(len(np.asarray(curve.times)) for curve in curves)
+    if reached < len(np.asarray(deepest.times)) or any(curve.diverged_at for curve in curves):
+        raise NotConverged(
+            f"training diverges at some of the depths {BLOCKS}, from which infinite depth is extrapolated; "
+            "use a smaller learning rate"
+        )
+    found, accuracy = {}, {}
+    everywhere = [at_layer_times(curve.observables) for curve in curves]
+    for name, observable in everywhere[-1].items():
+        sequence = [np.asarray(one[name].values) for one in everywhere]
+        values, accuracy[name] = extrapolated(sequence, BLOCKS)
+        accuracy[name] += deepest.evidence["accuracy"].get(name, 0.0)
+        found[name] = dataclasses.replace(observable, values=values)
+    return dataclasses.replace(
+        deepest,
+        observables=found,
+        coordinates=deepest.coordinates | {"tau": layer_times()},
+        evidence=deepest.evidence | {"accuracy": accuracy, "blocks": list(BLOCKS)},
     )
 
 
@@ -105,7 +149,15 @@ def _by_rows(problem, method: Causal, made, saved, report):
     kappa, d = impulse_response(problem.training, problem.training.steps)
     w = rows.weights(made, kappa[: steps + 1, : steps + 1], d[: steps + 1])
     found = rows.empty_rows(made, steps)
-    reached = _advance(found, w, steps + 1, report)
+    blocks = None if made.branch is None else residual.empty_blocks(found)
+
+    def advance(first: int, last: int) -> None:
+        if blocks is None:
+            rows.advance(first, last, found, w)
+        else:
+            residual.advance_residual(first, last, found, blocks, w, float(made.branch))
+
+    reached = _advance(advance, found, w, steps + 1, report)
     kept = saved[saved < reached]
     functions = Functions(found, w, made, kept if len(kept) else np.zeros(1, dtype=int))
     arrays = functions.losses() | functions.correlations() | functions.responses()
@@ -121,14 +173,14 @@ def _no_steps(values: np.ndarray) -> np.ndarray:
     return values[:0] if values.ndim == 1 else values[..., :0, :, :0, :]
 
 
-def _advance(found: rows.Rows, w: rows.Weights, count: int, report) -> int:
-    """Compute `count` rows; the number of them before training diverged."""
+def _advance(advance, found: rows.Rows, w: rows.Weights, count: int, report) -> int:
+    """Compute `count` rows by `advance(first, last)`; the number of them before training diverged."""
     first, modes = 0, len(w.lam)
     limit = np.inf
     while first < count:
         # Equal work in each piece: the cost of a row grows with its square.
         last = min(count, max(first + 16, int(first * 1.05)))
-        rows.advance(first, last, found, w)
+        advance(first, last)
         Nc = w.outputs
         new = slice(first * Nc, last * Nc)
         diagonal = np.einsum("kii->ki", found.pairs[:modes, rows.CG])[:, new]
@@ -167,6 +219,8 @@ def _by_innovation(problem, method: Causal, made, saved, report):
 
 def trace(problem, method: Causal, save_at) -> dict:
     """Test and train loss at the recorded steps as a JAX function of the training rule."""
+    if problem.network.branch is not None:
+        raise NoTheory("derivatives are not known for residual networks")
     saved = resolve_steps(save_at, problem.training.steps)
     made = setting(problem, method.bins)
     # A gradient needs the finished matrices and their adjoints.

@@ -3,7 +3,9 @@
 With r_0 = √D for isotropic data and 1 for a spectrum, and r_ℓ = √N_ℓ, the two kinds of data read the same:
 
     v = w* − (r_0/(N_L γ_0)) W^{0⊤}g^1,  Δ = Xv/r_0 + σε,  h^0 = (r_0/P) X^⊤Δ,  h^{ℓ+1} = W^ℓ h^ℓ/r_ℓ,
-    g^ℓ = W^{ℓ⊤} g^{ℓ+1}/r_ℓ,  force on W^ℓ: (γ_0/r_ℓ) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,  force on w_c: γ_0 h^L_c.
+    g^ℓ = W^{ℓ⊤} g^{ℓ+1}/r_ℓ,  force on W^ℓ: (γ_0/r_ℓ) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,  force on w_c: γ_0 h^L_c;
+
+in a residual network h^{ℓ+1} = h^ℓ + β W^ℓ h^ℓ/r_ℓ and so on for ℓ ≥ 1, and the force on W^ℓ has a factor β.
 
 Vectors are rows here, one for each output. The target, the weights and the data of a seed are drawn from generators of
 their own, and batches in blocks of a fixed number of steps; so neither the recorded steps nor the companions change a
@@ -58,6 +60,7 @@ class Spec(NamedTuple):
     eta: np.ndarray
     momentum: float
     decay: float
+    branch: float | None
 
     def overlap(self, a, b):
         """Σ_c a_c·Λb_c/r_0² over the last two axes (output, input)."""
@@ -90,6 +93,7 @@ def spec(problem, size: int) -> Spec:
         eta=np.asarray(rates(training, training.steps), dtype=float),
         momentum=float(training.momentum),
         decay=float(training.weight_decay),
+        branch=network.branch,
     )
 
 
@@ -120,8 +124,13 @@ class Trainee:
         """g^1 … g^L."""
         g = [self.w]
         for W, r in zip(self.matrices[:0:-1], self.made.r[:0:-1], strict=True):
-            g.insert(0, W.transpose_times(g[0]) / r)
+            g.insert(0, self._through(g[0], W.transpose_times(g[0]) / r))
         return g
+
+    def _through(self, field, image):
+        """What an inner layer makes of a field: its image, or the field itself plus a residual branch."""
+        branch = self.made.branch
+        return image if branch is None else field + branch * image
 
     def _function(self, g):
         """The network's own linear function, (r_0/(N_L γ_0)) W^{0⊤}g^1."""
@@ -139,15 +148,20 @@ class Trainee:
             X, noise = examples
             Delta = rows_times(v, X.T) / made.r[0] + noise
             h = [made.r[0] / len(X) * rows_times(Delta, X)]
-        for W, r in zip(self.matrices, made.r, strict=True):
-            h.append(W.times(h[-1]) / r)
+        h.append(self.matrices[0].times(h[0]) / made.r[0])
+        for W, r in zip(self.matrices[1:], made.r[1:], strict=True):
+            h.append(self._through(h[-1], W.times(h[-1]) / r))
         return Fields(v, Delta, h, g)
 
     def step(self, fields: Fields, eta: float) -> None:
         """Move all weights under the forces of `fields`."""
         made = self.made
-        for W, r, g, h in zip(self.matrices, made.r, fields.g, fields.h[:-1], strict=True):
-            W.move(made.gamma / r * g, h, eta)
+        inner = 1.0 if made.branch is None else made.branch
+        scales = (1.0, *(inner for _ in made.r[1:]))
+        for W, r, scale, g, h in zip(
+            self.matrices, made.r, scales, fields.g, fields.h[:-1], strict=True
+        ):
+            W.move(scale * made.gamma / r * g, h, eta)
         self.buffer = made.momentum * self.buffer + eta * made.gamma * fields.h[-1]
         self.w = (1 - eta * made.decay) * self.w + self.buffer
 

@@ -56,7 +56,10 @@ class GrowingNetwork:
         self.root_lam, self.root_omega = np.sqrt(setting.lam), np.sqrt(setting.omega)
         self.inputs, self.examples = Space(modes), Space()
         self.layers = [Space() for _ in range(setting.depth)]
-        self.spaces = [self.inputs, self.examples, *self.layers]
+        if setting.branch is not None:
+            # Skip connections put the fields of all hidden layers into one space.
+            self.layers = [self.layers[0]] * setting.depth
+        self.spaces = list({id(x): x for x in (self.inputs, self.examples, *self.layers)}.values())
         first = np.sqrt(setting.inverse_width / setting.rho[0]) * self.root_omega
         self.W = [Operator(self.inputs, self.layers[0], first, WIDTH, tolerance)]
         for l in range(1, setting.depth):
@@ -81,7 +84,7 @@ class GrowingNetwork:
         outputs = self.setting.outputs
         before = [space.capacity for space in self.spaces]
         for space in self.spaces:
-            space.reserve(2 * outputs)
+            space.reserve(2 * outputs * (1 + self.layers.count(space)))
         operators = [*self.W, self.Z] if self.setting.data == DATASET else self.W
         if before != [space.capacity for space in self.spaces]:
             # While an array grows, its old copy is still there: an array and two bases, for each operator.
@@ -97,12 +100,19 @@ class GrowingNetwork:
         if self.theta_0 is not None:
             self.theta_0 = padded(self.theta_0, (outputs, self.inputs.capacity))
 
+    def _through(self, field: np.ndarray, image: np.ndarray) -> np.ndarray:
+        """What an inner layer makes of a field: its image, or the field itself plus a residual branch."""
+        branch = self.setting.branch
+        return image if branch is None else field + branch * image
+
     def backward(self) -> None:
         """g^ℓ (`g[ℓ − 1]`) and v."""
         setting = self.setting
         self.g = [self.w]
         for l in range(setting.depth - 1, 0, -1):
-            self.g.insert(0, setting.rho[l] * _each(self.W[l].adjoint, self.g[0]))
+            self.g.insert(
+                0, self._through(self.g[0], setting.rho[l] * _each(self.W[l].adjoint, self.g[0]))
+            )
         theta = setting.rho[0] / setting.gamma * _each(self.W[0].adjoint, self.g[0])
         self.v = self.w_star - theta
         if setting.centered:
@@ -128,14 +138,17 @@ class GrowingNetwork:
             for column in _root(self.setting.inverse_data * covariance).T:
                 gradient[:, self.inputs.add(DATA)] += np.outer(column, self.root_omega)
         self.h = [self._per_mode(gradient, self.root_lam)]
-        for W in self.W:
-            self.h.append(_each(W.forward, self.h[-1]))
+        self.h.append(_each(self.W[0].forward, self.h[0]))
+        for W in self.W[1:]:
+            self.h.append(self._through(self.h[-1], _each(W.forward, self.h[-1])))
 
     def step(self, eta: float, beta: float, decay: float) -> None:
         """Train with the fields of the current step."""
         rate, keep = eta * self.setting.gamma, 1 - eta * decay
-        for W, g, h in zip(self.W, self.g, self.h[:-1], strict=True):
-            W.step(keep, beta, rate * g, h)
+        inner = 1.0 if self.setting.branch is None else self.setting.branch
+        scales = [1.0] + [inner] * (len(self.W) - 1)
+        for W, scale, g, h in zip(self.W, scales, self.g, self.h[:-1], strict=True):
+            W.step(keep, beta, scale * rate * g, h)
         self.w_buffer = beta * self.w_buffer + rate * self.h[-1]
         self.w = keep * self.w + self.w_buffer
 

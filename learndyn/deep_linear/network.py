@@ -9,7 +9,18 @@ import numpy as np
 from learndyn.data import Dataset, Population, Stream
 from learndyn.errors import ProblemError
 from learndyn.network import Network
-from learndyn.part import array, boolean, choice, field, number, traced, whole
+from learndyn.part import (
+    Part,
+    array,
+    boolean,
+    choice,
+    field,
+    number,
+    optional,
+    part,
+    traced,
+    whole,
+)
 
 
 def _width(value, name):
@@ -17,6 +28,24 @@ def _width(value, name):
     if np.ndim(value) == 0:
         return number(above=0, finite=False)(value, name)
     return array(1, above=0)(value, name)
+
+
+class ScaledSkip(Part):
+    """A residual branch whose scale falls with the depth: β = β_0/√L."""
+
+    beta0: float = field(number(minimum=0))
+
+
+def _skip(value, name):
+    """None, a branch scale, or a scaled one."""
+    if value is None or isinstance(value, dict | Part):
+        return optional(part(ScaledSkip))(value, name)
+    return number(minimum=0)(value, name)
+
+
+def _depth(value, name):
+    """A whole number of layers, or inf."""
+    return value if value == math.inf else whole(1)(value, name)
 
 
 class DeepLinear(Network):
@@ -38,29 +67,48 @@ class DeepLinear(Network):
     where Δ_c = X v_c/√D + σε_c are the errors on the P = αD examples of a `Dataset` or the B = α_B D fresh ones of a
     `Stream`, and h^0 = v on the `Population`.
 
+    With a `skip` of β, or of β_0/√L (`ScaledSkip`; then `depth` may be inf), the L − 1 inner layers are residual
+    blocks of equal width:
+
+        h^{ℓ+1} = h^ℓ + β W^ℓ h^ℓ/√N,  g^ℓ = g^{ℓ+1} + β W^{ℓ⊤} g^{ℓ+1}/√N,  W^ℓ += (ηγ_0 β/√N) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c.
+
     If the data have a spectrum Λ, then x ~ N(0, Λ) and no D appears: y = w*·x, v = w* − W^{0⊤}g^1/(N_L γ_0),
     Δ = Xv + σε, h^0 = X^⊤Δ/P (or Λv), h^1 = W^0 h^0, W^0 += ηγ_0 Σ_c g^1_c h^{0⊤}_c; `width` is then a count of units.
     """
 
-    depth: int = field(whole(1))
+    depth: float = field(_depth)
     width: float | np.ndarray = field(_width)
     richness: float = field(number(above=0), default=1.0)
     outputs: int = field(whole(1), default=1)
     centered: bool = field(boolean, default=False)
     parameterization: str = field(choice("mup", "ntk"), default="mup")
+    skip: float | ScaledSkip | None = field(_skip, default=None)
 
     def validate(self):
+        if math.isinf(self.depth) and not isinstance(self.skip, ScaledSkip):
+            raise ProblemError("DeepLinear.depth", self.depth, "may be inf only with a ScaledSkip")
         if np.ndim(self.width) and np.size(self.width) != self.depth:
             allowed = f"must be one number, or one for each of the {self.depth} hidden layers"
             raise ProblemError("DeepLinear.width", self.width, allowed)
         if self.parameterization == "ntk" and np.any(np.isinf(self.width)):
             allowed = "must be finite with parameterization 'ntk', whose richness γ_0 falls with it"
             raise ProblemError("DeepLinear.width", self.width, allowed)
+        if self.skip is not None and len(np.unique(self.width)) > 1:
+            allowed = "must be the same for all layers of a residual network"
+            raise ProblemError("DeepLinear.width", self.width, allowed)
+
+    @property
+    def branch(self) -> float | None:
+        """β: the scale of the residual branches; None without skip connections."""
+        if isinstance(self.skip, ScaledSkip):
+            return self.skip.beta0 / math.sqrt(self.depth)
+        return self.skip
 
     @property
     def widths(self) -> np.ndarray:
         """ν_1 … ν_L, or N_1 … N_L if the data have a spectrum."""
-        return np.broadcast_to(np.asarray(self.width, dtype=float), (self.depth,))
+        layers = 1 if math.isinf(self.depth) else int(self.depth)
+        return np.broadcast_to(np.asarray(self.width, dtype=float).ravel()[:layers], (layers,))
 
     @property
     def gamma(self) -> float:
@@ -124,6 +172,9 @@ class Sizes(NamedTuple):
 def sizes(problem, size: int) -> Sizes:
     """The dimensions at `size` inputs; refuses what rounds to nothing, and infinite widths."""
     network, data = problem.network, problem.data
+    if math.isinf(network.depth):
+        allowed = "only finite networks can be trained; take a large depth instead of inf"
+        raise ProblemError("network.depth", network.depth, allowed)
     if np.any(np.isinf(network.widths)):
         allowed = "only finite networks can be trained; take a large width instead of inf"
         raise ProblemError("network.width", network.width, allowed)

@@ -265,36 +265,56 @@ def _data_row(i, rows, w, su, work):
 
 
 @compiled
-def _backward_half(i, rows, w, k, sr, work):
-    """From the readout to the input: K, S_r and the backward row of every pair."""
-    Nc, L, modes = w.outputs, len(w.rho) - 1, len(w.lam)
+def readout_row(i, w, k, sr):
+    """Row i of K and S_r of the last layer: those of the readout."""
+    Nc = w.outputs
     t = i // Nc
-    past = t * Nc
-    full = work[4]
+    for j in range(i + 1):
+        k[j] = 0.0
+        sr[j] = w.b[t] * w.b[j // Nc] if j % Nc == i % Nc else 0.0
+    for j in range(i % Nc, t * Nc, Nc):
+        k[j] = w.kappa[t, j // Nc]
+
+
+@compiled
+def learnt_row(i, above, w, factor, k, full):
+    """k = factor · (d(t) G_u d(s) + κ∘C_g) of the layer `above`, in row i."""
+    Nc = w.outputs
+    t = i // Nc
     ones = np.ones(t + 1)
-    increments = w.gamma * ones
-    for ell in range(L, -1, -1):
-        for j in range(i + 1):
-            k[j] = 0.0
-        if ell == L:
-            for j in range(i + 1):
-                sr[j] = w.b[t] * w.b[j // Nc] if j % Nc == i % Nc else 0.0
-            for j in range(i % Nc, past, Nc):
-                k[j] = w.kappa[t, j // Nc]
-        else:
-            above = rows.pairs[modes + ell]
-            mix(above[CG], i, w, increments, ones, 1.0, full)
-            sign = w.rho[ell] if ell > 0 else -w.rho[0]
-            for j in range(past):
-                s = j // Nc
-                k[j] = sign * (w.d[t] * w.d[s] * above[GU, i, j] + w.kappa[t, s] * full[j])
-            factor = w.rho[ell] if ell > 0 else w.rho[0] * w.inverse_width
-            mix(above[CG], i, w, w.a, w.b if ell > 0 else w.b_input, factor, sr)
-        K_matrix = rows.kernels[ell, K]
-        for j in range(past):
-            K_matrix[i, j] = k[j]
-        if ell > 0:
-            backward(i, k, sr, rows.pairs[modes + ell - 1], K_matrix, 1.0, work)
+    mix(above[CG], i, w, w.gamma * ones, ones, 1.0, full)
+    for j in range(i + 1):
+        k[j] = 0.0
+    for j in range(t * Nc):
+        s = j // Nc
+        k[j] = factor * (w.d[t] * w.d[s] * above[GU, i, j] + w.kappa[t, s] * full[j])
+
+
+@compiled
+def revealed_row(i, H_row, C_row, w, b, factor, m):
+    """m = d(t) factor · H_r E + γ_0 (κ∘C_h) Γ in row i, from row i of H_r and of C_h."""
+    _times_mixing(H_row, i, w, w.a, b, factor * w.d[i // w.outputs], m)
+    _add_learning(C_row, i, w, m)
+
+
+@compiled
+def decayed_row(i, C_row, w, factor, su):
+    """su = factor · d(t) C_h d(s) in row i."""
+    Nc = w.outputs
+    t = i // Nc
+    for j in range(i + 1):
+        su[j] = factor * w.d[t] * w.d[j // Nc] * C_row[j]
+
+
+@compiled
+def input_backward(i, rows, w, k, sr, work):
+    """The backward row of every input mode, below layer 1."""
+    Nc, modes = w.outputs, len(w.lam)
+    above = rows.pairs[modes]
+    learnt_row(i, above, w, -w.rho[0], k, work[4])
+    mix(above[CG], i, w, w.a, w.b_input, w.rho[0] * w.inverse_width, sr)
+    for j in range(i + 1):
+        rows.kernels[0, K, i, j] = k[j]
     k_mode, sr_mode = work[5], work[6]
     for mode in range(modes):
         lam = w.lam[mode]
@@ -305,10 +325,9 @@ def _backward_half(i, rows, w, k, sr, work):
 
 
 @compiled
-def _forward_half(i, rows, w, su, work):
-    """From the data to the last layer: M, S_u and the forward row of every pair."""
-    Nc, L, modes = w.outputs, len(w.rho) - 1, len(w.lam)
-    t = i // Nc
+def input_forward(i, rows, w, su, work):
+    """The forward row of every input mode; then row i of M and S_u of layer 1, and its forward row."""
+    modes = len(w.lam)
     _data_row(i, rows, w, su, work)
     for mode in range(modes):
         if w.data == DATASET:
@@ -316,21 +335,41 @@ def _forward_half(i, rows, w, su, work):
         else:
             forward_identity(i, su, rows.pairs[mode])
     power = w.omega * w.lam
-    below_H, below_C = work[5], work[6]
-    for ell in range(1, L + 1):
-        m = rows.kernels[ell, M, i]
-        if ell == 1:
-            totals(rows, HR, i, power, below_H)
-            totals(rows, CH, i, power, below_C)
-            _times_mixing(below_H, i, w, w.a, w.b_input, -w.inverse_width * w.d[t], m)
+    H_row, C_row = work[5], work[6]
+    totals(rows, HR, i, power, H_row)
+    totals(rows, CH, i, power, C_row)
+    revealed_row(i, H_row, C_row, w, w.b_input, -w.inverse_width, rows.kernels[1, M, i])
+    decayed_row(i, C_row, w, 1.0, su)
+    forward(i, su, rows.pairs[modes], rows.kernels[1, M], work)
+
+
+@compiled
+def _backward_half(i, rows, w, k, sr, work):
+    """From the readout to the input: K, S_r and the backward row of every pair."""
+    L, modes = len(w.rho) - 1, len(w.lam)
+    for ell in range(L, 0, -1):
+        if ell == L:
+            readout_row(i, w, k, sr)
         else:
-            pair = rows.pairs[modes + ell - 2]
-            for j in range(i + 1):
-                below_C[j] = pair[CH, i, j]
-            _times_mixing(pair[HR, i], i, w, w.a, w.b, w.d[t], m)
-        _add_learning(below_C, i, w, m)
+            above = rows.pairs[modes + ell]
+            learnt_row(i, above, w, w.rho[ell], k, work[4])
+            mix(above[CG], i, w, w.a, w.b, w.rho[ell], sr)
+        K_matrix = rows.kernels[ell, K]
         for j in range(i + 1):
-            su[j] = w.d[t] * w.d[j // Nc] * below_C[j]
+            K_matrix[i, j] = k[j]
+        backward(i, k, sr, rows.pairs[modes + ell - 1], K_matrix, 1.0, work)
+    input_backward(i, rows, w, k, sr, work)
+
+
+@compiled
+def _forward_half(i, rows, w, su, work):
+    """From the data to the last layer: M, S_u and the forward row of every pair."""
+    L, modes = len(w.rho) - 1, len(w.lam)
+    input_forward(i, rows, w, su, work)
+    for ell in range(2, L + 1):
+        below = rows.pairs[modes + ell - 2]
+        revealed_row(i, below[HR, i], below[CH, i], w, w.b, 1.0, rows.kernels[ell, M, i])
+        decayed_row(i, below[CH, i], w, 1.0, su)
         forward(i, su, rows.pairs[modes + ell - 1], rows.kernels[ell, M], work)
 
 

@@ -17,6 +17,7 @@ class Setting(NamedTuple):
     `rho[ℓ]` = N_{ℓ+1}/N_ℓ for ℓ = 1 … L−1, `rho[0]` = N_1/N_L, `rho[L]` = 1; `inverse_width` = 1/ν_L; `inverse_data` =
     1/α, 1/α_B or 0. Input modes k have eigenvalue `lam[k]` (λ), weight `omega[k]` (ω) and target Gram matrix
     `gram[k]` = ⟨w*_c w*_c'⟩. `grouped` says whether a mode stands for several different eigenvalues.
+    `branch` is β, or None without skip connections.
     """
 
     data: int
@@ -31,6 +32,7 @@ class Setting(NamedTuple):
     omega: np.ndarray
     gram: np.ndarray
     grouped: bool = False
+    branch: float | None = None
 
     @property
     def depth(self) -> int:
@@ -68,6 +70,7 @@ def setting(problem, bins: int) -> Setting:
         omega=omega,
         gram=gram,
         grouped=bool(len(lam) < positive),
+        branch=network.branch,
     )
 
 

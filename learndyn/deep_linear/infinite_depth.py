@@ -30,7 +30,7 @@ def extrapolated(sequence: list[np.ndarray], sizes) -> tuple[np.ndarray, float]:
     def at_zero(values, sizes):
         x = 1.0 / np.asarray(sizes, dtype=float)
         weights = [np.prod([b / (b - a) for b in x if b != a]) for a in x]
-        return sum(weight * value for weight, value in zip(weights, values, strict=True))
+        return np.tensordot(weights, np.stack(values), axes=1)
 
     best, rough = at_zero(sequence, sizes), at_zero(sequence[1:], sizes[1:])
     return best, float(np.max(np.abs(best - rough), initial=0.0))

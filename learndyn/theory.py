@@ -53,6 +53,7 @@ class Theory:
     - `trace(problem, method, save_at) -> dict of arrays`: the same as a pure JAX function, or None.
     - `finite(problem, size, method, save_at) -> run`, with `run(seed, report) -> Curves`: one finite network. The same
       seed gives the same result whatever else runs; `report` may raise to stop the run.
+    - `applies(problem) -> bool`: which problems of these types the theory is for; all unless given.
     - `methods`, `simulators`: the method classes each accepts, the default first.
     - `template`: a commented problem file; it is what `learndyn new` writes and what `learndyn demo` runs.
     """
@@ -72,6 +73,7 @@ class Theory:
     demo_size: int
     demo_seeds: int
     trace: Callable[..., dict] | None = None
+    applies: Callable[..., bool] | None = None
 
 
 _theories: dict[str, Theory] = {}
@@ -100,7 +102,8 @@ def theory_for(problem) -> Theory:
     known = theories()
     for theory in known:
         types = (theory.network, theory.data, theory.training)
-        if all(isinstance(p, t) for p, t in zip(_parts(problem), types, strict=True)):
+        fits = all(isinstance(p, t) for p, t in zip(_parts(problem), types, strict=True))
+        if fits and (theory.applies is None or theory.applies(problem)):
             return theory
     asked = " on ".join(type(p).__name__ for p in _parts(problem)[:2])
     rows = [f"  {t.network.__name__} on {t.data.__name__} by {t.training.__name__}" for t in known]

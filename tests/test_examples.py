@@ -129,3 +129,13 @@ def test_the_deep_linear_example_agrees(tmp_path):
     assert outcome.stderr == ""
     assert "agreement in every observable" in outcome.stdout
     assert (tmp_path / "deep_linear.png").exists()
+
+
+def test_the_best_rate_converges_with_depth_only_if_branches_are_scaled(tmp_path):
+    outcome = python(EXAMPLES / "residual_depth.py", folder=tmp_path)
+    assert outcome.stderr == ""
+    table = [[float(word) for word in line.split()] for line in outcome.stdout.splitlines()[1:6]]
+    (_, fixed_8, scaled_8), (_, fixed_16, scaled_16) = table[3:]
+    assert fixed_16 < 0.1 * fixed_8
+    assert scaled_16 > 0.7 * scaled_8
+    assert "infinitely deep" in outcome.stdout

@@ -29,10 +29,12 @@ DATA = {
 }
 
 
-def problem(data, widths=(0.5, 1.5, 0.75), outputs=2, centered=True, rate=0.05, **options):
-    """Three unequal layers; their numbers of units are the same with and without a spectrum."""
-    width = np.array(widths) * (SIZE if data.spectrum else 1)
-    network = DeepLinear(len(widths), width, 0.7, outputs, centered)
+def problem(
+    data, widths=(0.5, 1.5, 0.75), outputs=2, centered=True, rate=0.05, skip=None, **options
+):
+    """Three unequal layers (equal with a `skip`), as many units with as without a spectrum."""
+    width = np.array(widths if skip is None else [0.75] * 3) * (SIZE if data.spectrum else 1)
+    network = DeepLinear(len(widths), width, 0.7, outputs, centered, skip=skip)
     return Problem(network, data, GradientDescent(rate, **({"steps": 6} | options)))
 
 
@@ -49,7 +51,8 @@ def function(weights, made):
     """The function's coefficients θ_c, f_c(x) = θ_c·x, as the network's docstring defines them (Nc × D)."""
     theta = weights[-1] / (made.sizes.N[-1] * made.gamma)
     for W, n in zip(weights[-2:0:-1], made.sizes.N[-2::-1], strict=True):
-        theta = theta @ W / np.sqrt(n)
+        image = theta @ W / np.sqrt(n)
+        theta = image if made.branch is None else theta + made.branch * image
     return theta @ weights[0]
 
 
@@ -63,12 +66,13 @@ def labels(made, target, X, noise):
     return target @ X.T / made.r[0] + noise
 
 
+@pytest.mark.parametrize("skip", [None, 0.6], ids=["feedforward", "residual"])
 @pytest.mark.parametrize("centered", [True, False], ids=["centred", "uncentred"])
 @pytest.mark.parametrize("case", DATA)
-def test_one_step_is_a_gradient_step(case, centered):
+def test_one_step_is_a_gradient_step(case, centered, skip):
     """Against `jax.grad` of ½ Σ_c ⟨(y − f)²⟩ on the examples of a later step, for every weight; rounding is 1e-14."""
     with float64():
-        made = spec(problem(DATA[case], centered=centered), SIZE)
+        made = spec(problem(DATA[case], centered=centered, skip=skip), SIZE)
         (source,), ((network,),), target = draw(made, 3, False)
         start = weights_of(network)
         network.step(network.fields(source.at(0)), made.eta[0])

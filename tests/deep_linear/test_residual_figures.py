@@ -1,0 +1,90 @@
+"""The figures of residual networks are registered, can be drawn, and leave out what is not known."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from learndyn.data import Population
+from learndyn.deep_linear import residual_figures as drawn
+from learndyn.deep_linear.figures import _problem
+from learndyn.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.figures import figures
+
+# Small enough for seconds; the panels and curves are those of the real figures.
+TINY = {
+    4: {"size": 16, "seeds": 2, "steps": 6},
+    5: {"size": 16, "seeds": 2, "steps": 4, "density": 4},
+}
+
+
+@pytest.mark.parametrize("number", TINY)
+def test_a_figure_is_registered_with_a_caption_and_a_reference(number):
+    figure = {figure.name: figure for figure in figures()}[f"deep-linear-{number}"]
+    assert figure.title
+    assert "Bordelon" in figure.reference
+    assert len(figure.caption) > 100
+    assert 0 < figure.minutes <= 1
+    assert figure.make is getattr(drawn, f"figure_{number}")
+
+
+@pytest.mark.parametrize("number", TINY)
+def test_a_figure_has_labelled_panels_with_positive_theory_lines_and_reports_its_end(number):
+    reported = []
+    figure = getattr(drawn, f"figure_{number}")(reported.append, **TINY[number])
+    assert all(earlier <= later for earlier, later in pairwise(reported))
+    assert reported[-1] == pytest.approx(1.0)
+    assert figure.axes[0].get_ylabel()
+    for panel in figure.axes:
+        assert panel.get_xlabel()
+        assert panel.get_legend() is not None
+        lines = [line for line in panel.lines if line.get_linestyle() != "None"]
+        lines = [np.asarray(line.get_ydata()) for line in lines if len(line.get_ydata())]
+        assert len(lines) >= 4
+        for values in lines:
+            assert np.isfinite(values).all()
+            assert (values > 0).all()
+
+
+def test_a_star_is_at_the_minimum_of_its_line():
+    figure = drawn.figure_5(lambda done: None, **TINY[5])
+    for panel, count in zip(figure.axes, (4, 5), strict=True):
+        lines = [line for line in panel.lines if len(line.get_xdata()) > 1]
+        stars = [line for line in panel.lines if line.get_marker() == "*" and len(line.get_xdata())]
+        assert len(lines) == len(stars) == count
+        for line, star in zip(lines, stars, strict=True):
+            assert star.get_color() == line.get_color()
+            assert star.get_ydata()[0] == np.min(line.get_ydata())
+
+
+def test_curves_of_the_training_dynamics_are_stable_and_share_the_first_step_at_every_richness(
+    monkeypatch,
+):
+    found = []
+
+    def solved(curves, seeds, report):
+        for curve in curves:
+            found.append((curve, drawn.solve(curve.problem)))
+            curve.axes.plot([], [], label=curve.label)
+
+    monkeypatch.setattr(drawn, "_draw_curves", solved)
+    figure = drawn.figure_4(lambda done: None)
+    assert len(found) == 13
+    assert all(theory.evidence["edge_of_stability"] is None for _, theory in found)
+    rich = [theory["test_loss"].values for curve, theory in found if curve.axes is figure.axes[0]]
+    # One step of a centred network does not depend on γ_0; rounding is amplified by 1/γ_0² ≤ 11.
+    np.testing.assert_allclose([losses[1] for losses in rich], rich[0][1], rtol=1e-13)
+    assert all(later[-1] < earlier[-1] for earlier, later in pairwise(rich))
+
+
+def test_infinite_depth_is_left_out_where_its_extrapolation_fails_and_known_below():
+    network = DeepLinear(math.inf, 1.0, 1.0, centered=True, skip=ScaledSkip(1.25))
+    # At η = 0.0178 the extrapolated loss is negative, with a stated accuracy as large as itself.
+    assert math.isnan(drawn._last_loss(_problem(network, Population(), 0.01778, 30), 30))
+    assert 0 < drawn._last_loss(_problem(network, Population(), 0.012, 30), 30) < 0.01
+
+
+def test_a_diverging_network_has_no_loss():
+    network = DeepLinear(8, 1.0, 1.0, centered=True, skip=1.0)
+    assert math.isnan(drawn._last_loss(_problem(network, Population(), 1.0, 30), 30))

@@ -2,9 +2,13 @@
 
 import sys
 
-from benchmarks import deep_linear, two_layer
+from benchmarks import deep_linear, residual, two_layer
 
-BENCHMARKS = {"deep_linear": deep_linear.run, "two_layer": two_layer.run}
+BENCHMARKS = {
+    "deep_linear": deep_linear.run,
+    "residual": residual.run,
+    "two_layer": two_layer.run,
+}
 
 
 def main() -> None:

@@ -27,8 +27,8 @@ def against_training(depth: int, steps: int) -> None:
 
 def run() -> None:
     solved(4, 20)
-    growth("residual rows, against depth L", [4, 8, 16, 32], lambda L: solved(L, 60))
-    growth("residual rows, against steps T", [50, 100, 200], lambda T: solved(8, T))
+    growth("residual rows, against depth L", [4, 8, 16, 32], lambda L: solved(L, 150))
+    growth("residual rows, against steps T", [100, 200, 400], lambda T: solved(8, T))
     against_training(32, 100)
     solved(math.inf, 20)
     print(f"  infinite depth, T = 60: {best(lambda: solved(math.inf, 60), 2):.2g} s")

@@ -40,6 +40,7 @@ from learndyn.deep_linear.rows import (
     readout_row,
     revealed_row,
 )
+from learndyn.deep_linear.setting import Setting
 from learndyn.numerics.lower import compiled
 
 
@@ -57,6 +58,12 @@ def empty_blocks(rows: Rows) -> Blocks:
     n, blocks = rows.C_Delta.shape[0], len(rows.kernels) - 2
     pairs, kernels = (blocks, 6, n, n), (blocks, n, n)
     return Blocks(np.zeros(pairs), np.zeros(pairs), np.zeros(kernels), np.zeros(kernels))
+
+
+def memory(setting: Setting, steps: int) -> float:
+    """Bytes that `empty_blocks` takes for steps 0 … `steps`."""
+    n = (steps + 1) * setting.outputs
+    return 8.0 * n * n * 14 * (setting.depth - 1)
 
 
 @compiled

@@ -185,6 +185,12 @@ def test_divergence_at_infinite_depth_is_said():
         solved(network, POPULATION, 1.0, 30)
 
 
+def test_an_extrapolation_that_fails_near_instability_is_not_returned():
+    network = ld.DeepLinear(math.inf, 1.0, centered=True, skip=ld.ScaledSkip(1.25))
+    with pytest.raises(ld.NotConverged, match="uncertain by"):
+        solved(network, POPULATION, 0.0178, 30)
+
+
 @pytest.mark.parametrize("skip", [0.5, ld.ScaledSkip(1.2)])
 def test_problem_survives_its_file(skip, tmp_path):
     depth = math.inf if isinstance(skip, ld.ScaledSkip) else 3

@@ -40,7 +40,7 @@ def test_a_figure_has_labelled_panels_with_positive_theory_lines_and_reports_its
         assert panel.get_xlabel()
         assert panel.get_legend() is not None
         lines = [line for line in panel.lines if line.get_linestyle() != "None"]
-        lines = [np.asarray(line.get_ydata()) for line in lines if len(line.get_ydata())]
+        lines = [y for y in (np.asarray(line.get_ydata()) for line in lines) if len(y)]
         assert len(lines) >= 4
         for values in lines:
             assert np.isfinite(values).all()
@@ -50,12 +50,13 @@ def test_a_figure_has_labelled_panels_with_positive_theory_lines_and_reports_its
 def test_a_star_is_at_the_minimum_of_its_line():
     figure = drawn.figure_5(lambda done: None, **TINY[5])
     for panel, count in zip(figure.axes, (4, 5), strict=True):
-        lines = [line for line in panel.lines if len(line.get_xdata()) > 1]
-        stars = [line for line in panel.lines if line.get_marker() == "*" and len(line.get_xdata())]
+        drawn_lines = [(line, np.asarray(line.get_ydata())) for line in panel.lines]
+        lines = [(line, y) for line, y in drawn_lines if len(y) > 1]
+        stars = [(line, y) for line, y in drawn_lines if line.get_marker() == "*" and len(y)]
         assert len(lines) == len(stars) == count
-        for line, star in zip(lines, stars, strict=True):
+        for (line, losses), (star, best) in zip(lines, stars, strict=True):
             assert star.get_color() == line.get_color()
-            assert star.get_ydata()[0] == np.min(line.get_ydata())
+            assert best[0] == losses.min()
 
 
 def test_curves_of_the_training_dynamics_are_stable_and_share_the_first_step_at_every_richness(

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from learndyn.deep_linear import residual, rows
+from learndyn.deep_linear.setting import setting
+from learndyn.training import impulse_response
+from tests.deep_linear.test_limits import marchenko_pastur
 
 POPULATION, DATASET = ld.Population(), ld.Dataset(1.4, 0.4)
 STREAM = ld.Stream(batch_ratio=0.8, noise=0.3)
@@ -107,6 +111,52 @@ def test_infinite_depth_is_approached_as_one_over_the_depth(data):
         for L in (32, 64)
     ]
     assert deviation[0] / deviation[1] == pytest.approx(2.0, rel=0.03)
+
+
+@pytest.mark.parametrize("form", ["rows", "innovation"])
+def test_lazy_wide_network_on_a_dataset_is_linear_regression(form):
+    """Test and training loss of gradient descent with the step η𝒦, averaged over Marchenko–Pastur eigenvalues."""
+    L, beta, eta, alpha, sigma = 3, 0.5, 0.03, 2.0, 0.3
+    network = ld.DeepLinear(L, np.inf, 1e-5, centered=True, skip=beta)
+    growth = 1 + beta**2
+    e = eta * (2 * growth ** (L - 1) + (L - 1) * beta**2 * growth ** (L - 2))
+    noisy = solved(network, ld.Dataset(alpha, sigma), eta, 20, form=form)
+    clean = solved(network, ld.Dataset(alpha), eta, 20, form=form)
+    for t in (1, 5, 20):
+        test = marchenko_pastur(
+            lambda x, t=t: (
+                (1 - e * x) ** (2 * t) + sigma**2 / (alpha * x) * (1 - (1 - e * x) ** t) ** 2
+                if x.ndim
+                else 0.0
+            ),
+            1 / alpha,
+        )
+        train = marchenko_pastur(lambda x, t=t: x * (1 - e * x) ** (2 * t), 1 / alpha)
+        assert float(noisy["test_loss"].sel(step=t)) == pytest.approx(test + sigma**2, abs=1e-9)
+        assert float(clean["train_loss"].sel(step=t)) == pytest.approx(train, abs=1e-9)
+
+
+@pytest.mark.parametrize("data", DATA, ids=lambda data: data.kind)
+@pytest.mark.parametrize("centered", [False, True])
+def test_overlap_of_forward_and_backward_fields_is_conserved_along_the_layers(data, centered):
+    """⟨h^ℓ(t) g^ℓ(t)⟩ is the same for all ℓ; uncentred it is γ_0 ⟨(w* − v) h⁰⟩, here on the population, where h⁰ =
+    v."""
+    gamma, steps = 0.8, 12
+    network = ld.DeepLinear(5, 0.6, gamma, centered=centered, skip=0.6)
+    problem = ld.Problem(network, data, ld.GradientDescent(0.03, steps=steps))
+    made = setting(problem, 64)
+    w = rows.weights(made, *impulse_response(problem.training, steps))
+    found = rows.empty_rows(made, steps)
+    residual.advance_residual(0, steps + 1, found, residual.empty_blocks(found), w, 0.6)
+    F = found.pairs[1:, rows.F]
+    # In increments, g(t) = g̃(0) + γ_0 g̃(t) for t > 0.
+    overlap = F[:, :, 0] + gamma * np.einsum("ltt->lt", F) * (np.arange(steps + 1) > 0)
+    np.testing.assert_allclose(overlap, np.broadcast_to(overlap[0], overlap.shape), atol=1e-11)
+    if data is POPULATION and not centered:
+        theory = ld.solve(problem)
+        C_vv = theory["test_loss"].values
+        target = np.sqrt(theory["bias"].values)
+        np.testing.assert_allclose(overlap[0], gamma * (target - C_vv), atol=1e-11)
 
 
 def test_infinite_depth_has_layer_times():

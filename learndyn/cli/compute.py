@@ -1,6 +1,7 @@
 """`learndyn solve` and `learndyn simulate`: one half each of `learndyn run`."""
 
 import contextlib
+import dataclasses
 import tomllib
 from pathlib import Path
 from typing import Annotated
@@ -98,7 +99,7 @@ def value_of(word: str):
 
 def _method_with(cls: type, options: list[str], rtol: float | None):
     """The method with the fields that --option and --rtol give it; None for the usual one."""
-    known = cls.__dataclass_fields__
+    known = [item.name for item in dataclasses.fields(cls)]
     values = {}
     for option in options:
         name, equals, word = option.partition("=")

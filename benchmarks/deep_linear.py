@@ -6,6 +6,7 @@ import tracemalloc
 import jax
 import jax.numpy as jnp
 import numpy as np
+import threadpoolctl
 
 import learndyn as ld
 from benchmarks import naive_deep_linear
@@ -27,9 +28,10 @@ def solved(made: ld.Problem, form: str, **options):
 def against_plain_numpy(steps: int, repeat: int) -> None:
     made = problem(steps)
     numbers, (kappa, _) = setting(made, 64), impulse_response(made.training, steps)
-    start = time.perf_counter()
     plain = naive_deep_linear.test_losses(numbers, kappa, steps)[-1]
-    reference = time.perf_counter() - start
+    # One thread for each of the two.
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        reference = best(lambda: naive_deep_linear.test_losses(numbers, kappa, steps), repeat)
     for form in ("rows", "innovation"):
         seconds = best(lambda form=form: solved(made, form), repeat)
         found = float(solved(made, form)["test_loss"][-1])

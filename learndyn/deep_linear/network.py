@@ -89,13 +89,13 @@ class DeepLinear(Network):
             raise ProblemError("DeepLinear.depth", self.depth, "may be inf only with a ScaledSkip")
         if np.ndim(self.width) and np.size(self.width) != self.depth:
             allowed = f"must be one number, or one for each of the {self.depth} hidden layers"
-            raise ProblemError("DeepLinear.width", self.width, allowed)
+            raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
         if self.parameterization == "ntk" and np.any(np.isinf(self.width)):
             allowed = "must be finite with parameterization 'ntk', whose richness γ_0 falls with it"
-            raise ProblemError("DeepLinear.width", self.width, allowed)
+            raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
         if self.skip is not None and len(np.unique(self.width)) > 1:
             allowed = "must be the same for all layers of a residual network"
-            raise ProblemError("DeepLinear.width", self.width, allowed)
+            raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
 
     @property
     def branch(self) -> float | None:

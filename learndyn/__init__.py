@@ -29,6 +29,7 @@ from learndyn.errors import (
     ProblemError,
 )
 from learndyn.exponents import local_exponent
+from learndyn.grokking import grokking_delay
 from learndyn.numerics.times import linear_times, log_times
 from learndyn.plotting import plot
 from learndyn.problem import Problem
@@ -47,8 +48,11 @@ from learndyn.training import (
     WarmUp,
 )
 from learndyn.two_layer.finite import SGD, OverlapChain, PopulationDescent
+from learndyn.two_layer.fixed_point import FixedPoint
+from learndyn.two_layer.full_batch import FullBatch
 from learndyn.two_layer.network import TwoLayer
 from learndyn.two_layer.ode import OrderParameterODE
+from learndyn.two_layer.sampling import CausalSampling
 
 __version__ = version("learndyn")
 
@@ -58,6 +62,7 @@ __all__ = [
     "BestRate",
     "CannotCompare",
     "Causal",
+    "CausalSampling",
     "Comparison",
     "Constant",
     "Custom",
@@ -67,7 +72,9 @@ __all__ = [
     "Erf",
     "ExponentialDecay",
     "FileError",
+    "FixedPoint",
     "Formula",
+    "FullBatch",
     "GradientDescent",
     "Interrupted",
     "LearndynError",
@@ -99,6 +106,7 @@ __all__ = [
     "best_rate",
     "compare",
     "ensemble_loss",
+    "grokking_delay",
     "largest_stable_rate",
     "linear_times",
     "load",

@@ -9,12 +9,14 @@ with scale the largest |theory| of all points: the theory is the limit of large 
 finite ones differ by O(1/size). finite_size = 0 is the strict test.
 
 The largest deviation beyond a is judged in standard errors by `learndyn.numerics.max_t`, which
-accounts for the correlation between times and components.
+accounts for the correlation between times and components. Where the theory was sampled, with the
+standard errors e_theory, the error bar of a deviation is √(e_runs² + e_theory²).
 """
 
 import dataclasses
 import html
 import textwrap
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -36,7 +38,8 @@ class Comparison:
 
     `table` has one row per observable:
 
-    - `largest_in_errors`, `at`: the largest deviation in standard errors of the mean, and its time;
+    - `largest_in_errors`, `at`: the largest deviation in its standard errors (of the mean of the
+      runs and, where it was sampled, of the theory), and its time;
     - `beyond_allowance`: the largest part of a deviation beyond the allowance, in standard errors;
     - `rms_in_errors`: the root mean square over times and components, in standard errors;
     - `rms_per_cent`, `worst_per_cent`: root mean square and largest, in per cent of the theory's
@@ -114,20 +117,28 @@ def compare(
         notes.append(
             f"Not judged: {', '.join(aside)}, whose finite-size bias is larger than O(1/size)."
         )
-    rows, deviations, between = {}, {}, 0.0
+    rows, deviations, between, sampled = {}, {}, 0.0, []
     for name in judged:
         run = data[name].transpose("seed", ...)
         predicted, interpolation = _theory_on(run, theory[name], runs.size)
         scale = float(np.max(np.abs(predicted)))
         allowance = finite_size * scale / (size or 1) + interpolation
         allowance = allowance + theory.evidence.get("accuracy", {}).get(name, 0.0)
-        rows[name], arrays = _judge(run, predicted, allowance, ROUNDING * scale, level)
+        sampling = _sampling_error_on(run, theory.standard_error(name))
+        if sampling is not None:
+            sampled.append(name)
+        rows[name], arrays = _judge(run, predicted, sampling, allowance, ROUNDING * scale, level)
         deviations |= arrays
         between = max(between, interpolation / (scale or 1.0))
     if between > 0:
         notes.append(
             "The theory was interpolated to the times of the runs, with an error of at most "
             f"{100 * between:.1g} % of the largest value, which is part of the allowance."
+        )
+    if sampled:
+        which = "" if len(sampled) == len(judged) else f" of {', '.join(sampled)}"
+        notes.append(
+            f"The theory was sampled; its standard errors{which} are part of the error bars."
         )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("observable")
     seeds = runs.data.sizes["seed"]
@@ -225,6 +236,28 @@ def _theory_on(run: xr.DataArray, array: xr.DataArray, size: int | None):
     return values, error
 
 
+def _sampling_error_on(run: xr.DataArray, error: xr.DataArray | None):
+    """The standard error of a sampled theory on the axes of the runs, linear between its times; or None."""
+    if error is None:
+        return None
+    dims = run.dims[1:]
+    values = error.transpose(*dims).values.astype(float)
+    if not np.all(np.isfinite(values) & (values >= 0)):
+        raise CannotCompare(
+            f"the standard error of {run.name} in the theory is not known everywhere"
+        )
+    for position, dim in enumerate(dims):
+        have, want = error[dim].values, run[dim].values
+        if np.array_equal(have, want):
+            continue
+        if dim in ("time", "time2"):
+            # Outside, by the half step that `_interpolated` allows, it is that of the last time.
+            values = np.apply_along_axis(partial(np.interp, want, have), position, values)
+        else:
+            values = np.take(values, [np.flatnonzero(have == label)[0] for label in want], position)
+    return values
+
+
 def _interpolated(name, values, axis: int, have, want, size: int | None):
     """A cubic spline in time, and as its error twice its largest distance to a quintic one."""
     # Runs are recorded after whole steps of 1/size, up to half a step after the time asked for.
@@ -239,15 +272,21 @@ def _interpolated(name, values, axis: int, have, want, size: int | None):
     return cubic, 2 * float(np.max(np.abs(cubic - other)))
 
 
-def _judge(run: xr.DataArray, predicted, allowance: float, rounding: float, level: float):
-    """The row of the table and the deviations over time of one observable."""
+def _judge(run: xr.DataArray, predicted, sampling, allowance: float, rounding: float, level: float):
+    """The row of the table and the deviations over time of one observable.
+
+    `sampling` is the theory's own standard error, or None.
+    """
     residuals = run.values - predicted
     mean, error = mean_and_error(residuals)
+    if sampling is not None:
+        error = np.hypot(error, sampling)
     exact = error <= rounding
     with np.errstate(divide="ignore", invalid="ignore"):
         in_errors = np.where(exact & (np.abs(mean) <= rounding), 0.0, mean / error)
         per_cent = np.where(mean == 0, 0.0, 100 * mean / np.sqrt(np.mean(predicted**2)))
-    beyond, p, looks = max_t_test(residuals[:, ~exact], allowance, level)
+    further = None if sampling is None else sampling[~exact]
+    beyond, p, looks = max_t_test(residuals[:, ~exact], allowance, level, further=further)
     if np.any(np.abs(mean[exact]) > allowance + rounding):
         beyond, p = np.inf, 0.0
     worst = np.unravel_index(np.argmax(np.abs(in_errors)), mean.shape)
@@ -267,7 +306,7 @@ def _judge(run: xr.DataArray, predicted, allowance: float, rounding: float, leve
     units = run.attrs.get("units", "1")
     arrays = {
         "": (mean, "mean of the runs minus theory", units),
-        "_standard_error": (error, "standard error of the mean", units),
+        "_standard_error": (error, "standard error of the deviation", units),
         "_in_errors": (in_errors, "deviation in standard errors", "1"),
         "_per_cent": (per_cent, "deviation in per cent of the theory's root mean square", "%"),
     }

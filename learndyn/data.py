@@ -159,16 +159,19 @@ class Stream(Data):
 class Dataset(Data):
     """A fixed set of examples, all of them used at every step; `noise` (σ) is that of their labels.
 
-    There are `ratio` (α = P/D) examples per input dimension, or `examples` (P) where the inputs have a `spectrum`.
+    There are `ratio` (P/D; α or γ in the papers) examples per input dimension, or `examples` (P) where the inputs have
+    a `spectrum`. `teacher` and `spectrum` are those of `Stream`.
     """
 
     ratio: float | None = field(optional(number(above=0)), default=None)
     noise: float = field(number(minimum=0), default=0.0)
     examples: int | None = field(optional(whole(1)), default=None)
     spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
+    teacher: Teacher | None = field(optional(part(Teacher)), default=None)
 
     def validate(self):
         either(self, ratio=self.ratio, examples=self.examples)
+        either(self, teacher=self.teacher, spectrum=self.spectrum)
         if self.ratio is None and self.examples is None:
             raise ProblemError(
                 "Dataset.ratio", None, "missing; give ratio, or examples with a spectrum"

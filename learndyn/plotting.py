@@ -1,7 +1,8 @@
 """Pictures of any solution: `plot`, `agreement_panel`, `save_figure`.
 
-A theory is a thin line. Runs are a broad pale line, their mean, in a band of one standard error to
-both sides, with the single seeds faint around it. Nothing here touches the state of pyplot.
+A theory is a thin line, in a band of two standard errors to both sides if it was sampled. Runs are
+a broad pale line, their mean, in a band of one standard error to both sides, with the single seeds
+faint around it. Nothing here touches the state of pyplot.
 """
 
 import io
@@ -30,6 +31,7 @@ COLOURS = (RUNS_COLOUR, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", "--", ":", "-.")
 THEORY_LINE: dict[str, Any] = {"lw": 1.3}
 RUNS_LINE: dict[str, Any] = {"lw": 2.8, "alpha": 0.5}
+SAMPLED_BAND: dict[str, Any] = {"alpha": 0.2, "lw": 0, "zorder": 1.5}
 ENDINGS = ("png", "svg", "pdf")
 PANEL = (4.8, 3.4)
 """Width and height of one panel, in inches."""
@@ -145,12 +147,13 @@ def _check(solutions: list, log: str | None) -> None:
 
 
 def _chosen(solutions: list[Solution], observables) -> list[str]:
-    """The observables to draw; by default the test loss, or else the simplest."""
+    """The observables to draw; by default the test loss, or else the simplest curve."""
     if observables is None:
         first = solutions[0]
         if "test_loss" in first:
             return ["test_loss"]
-        return [min(first.observables, key=lambda name: first[name].ndim)]
+        curves = [name for name in first.observables if first.axis in first[name].dims]
+        return [min(curves or first.observables, key=lambda name: first[name].ndim)]
     names = [observables] if isinstance(observables, str) else list(observables)
     if not names:
         raise LearndynError("observables is empty: name at least one")
@@ -202,11 +205,17 @@ def _draw(panel: Axes, name: str, solutions: list[Solution], labels: list[str], 
     handles, centres = {}, []
     for (solution, label), (colour, style) in zip(drawn, looks, strict=True):
         components = _components(solution[name], axis)
+        errors = _sampling_errors(solution, name)
         for number, (component, values) in enumerate(components):
             shade = _shade(number, len(components)) if several else colour
             times = solution.data[axis].values
             draw = _draw_runs if solution.is_simulation else _draw_theory
             centres.append(draw(panel, times, values, shade, style, len(components)))
+            if number < len(errors):
+                error = 2 * errors[number][1]
+                panel.fill_between(
+                    times, values - error, values + error, **SAMPLED_BAND, color=shade
+                )
             if several and len(components) <= len(COLOURS):
                 handles.setdefault(component, Line2D([], [], color=shade, lw=2))
         line = RUNS_LINE if solution.is_simulation else THEORY_LINE
@@ -271,6 +280,14 @@ def _components(array: xr.DataArray, axis: str, slices: int | None = 5) -> list:
     names = [f"{array.name}[{', '.join(label)}]" for label in itertools.product(*labels)]
     values = array.transpose(*others, *front).values
     return list(zip(names, values.reshape(-1, *values.shape[len(others) :]), strict=True))
+
+
+def _sampling_errors(solution: Solution, name: str) -> list:
+    """The standard errors of the curves of a sampled theory; none of a function of two times."""
+    error = None if solution.is_simulation else solution.standard_error(name)
+    if error is None or f"{solution.axis}2" in error.dims:
+        return []
+    return _components(error, solution.axis)
 
 
 def _shade(number: int, count: int):

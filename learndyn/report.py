@@ -64,7 +64,7 @@ def html_report(chapters: Iterable[Chapter], title: str = "Theory against traine
 <h1>{_text(title)}</h1>
 <p>For each theory: the learning curve of an infinitely large network, computed, and that of finite
 networks, trained. They agree if they differ by no more than chance and the finite size explain.</p>
-<p>In the tables, s.e. is the standard error of the mean of the runs, % is relative to the root mean
+<p>In the tables, s.e. is the standard error of the mean of the runs minus the theory, % is relative to the root mean
 square of the theory's curve, and p is the chance of a deviation as large as the largest one, in as
 many independent looks, if the theory is right.</p>
 </header>
@@ -166,12 +166,11 @@ def _evidence(chapter: Chapter) -> str:
         if solution is None:
             continue
         evidence = solution.evidence
-        accuracy = evidence.get("accuracy")
         rows.append(
             [
                 name,
                 _text(_method(evidence.get("method"))),
-                f"{max(accuracy.values()):.1g}" if accuracy else "",
+                _accuracy(solution),
                 _text(_trained(solution)),
                 _seconds(solution),
             ]
@@ -186,6 +185,16 @@ def _evidence(chapter: Chapter) -> str:
         else ""
     )
     return f"<h3>How it was computed</h3>{_table(heads, rows, numbers=slice(4, 5))}{note}"
+
+
+def _accuracy(solution: Solution) -> str:
+    """The largest error, and the largest standard error of a sampled theory."""
+    accuracy = solution.evidence.get("accuracy")
+    errors = [solution.standard_error(name) for name in solution.observables]
+    sampled = [float(error.max()) for error in errors if error is not None]
+    known = [error for error in sampled if math.isfinite(error)]
+    texts = [f"{max(accuracy.values()):.1g}"] if accuracy else []
+    return ", ".join([*texts, *([f"± {max(known):.1g} (sampled)"] if known else [])])
 
 
 def _method(method) -> str:

@@ -24,7 +24,9 @@ class Solution:
     """Observables of a problem, from a theory or from finite networks.
 
     - `data`: an `xarray.Dataset` with the main axis "time" or "step"; a simulation has the axis
-      "seed" in front. Each array says what it is in its attributes `long_name` and `units`.
+      "seed" in front. Each array says what it is in its attributes `long_name` and `units`. Where
+      a theory was sampled, `x_standard_error` is the standard error of the observable x, which its
+      attribute `standard_error_of` names.
     - `problem`: what was solved.
     - `evidence`: how, as plain data. `kind` is "theory" or "simulation"; further keys as they
       apply: theory, method, accuracy (an absolute error per observable), warnings (sentences),
@@ -65,8 +67,18 @@ class Solution:
 
     @property
     def observables(self) -> list[str]:
-        """The names of the observables."""
-        return [str(name) for name in self.data.data_vars]
+        """The names of the observables, without those of their standard errors."""
+        arrays = self.data.data_vars.items()
+        return [str(name) for name, array in arrays if "standard_error_of" not in array.attrs]
+
+    def standard_error(self, name: str) -> xr.DataArray | None:
+        """The standard error of an observable where the theory was sampled, else None."""
+        if name not in self.observables:
+            raise UnknownObservable(f"no observable {name!r}; {nearest(name, self.observables)}")
+        for array in self.data.data_vars.values():
+            if array.attrs.get("standard_error_of") == name:
+                return array
+        return None
 
     @property
     def axis(self) -> str:
@@ -233,9 +245,14 @@ def _summary(solution: Solution) -> list[str]:
     times = data[solution.axis].values
     if times.size:
         lines.append(f"  {solution.axis}: {times.size} values from {times[0]:g} to {times[-1]:g}")
-    for name, array in data.data_vars.items():
+    for name in solution.observables:
+        array = solution[name]
         shape = ", ".join(f"{d}: {n}" for d, n in array.sizes.items())
-        lines.append(f"  {name} ({shape})  {array.attrs.get('long_name', '')}".rstrip())
+        what = f"{name} ({shape})"
+        if array.ndim == 0:
+            what = f"{name} = {array.item():.4g}" if array.dtype.kind in "iuf" else str(name)
+        line = f"  {what}{_sampled(solution, name)}  {array.attrs.get('long_name', '')}"
+        lines.append(line.rstrip())
     if not solution.converged:
         lines.append("  not converged")
     if solution.diverged_at is not None:
@@ -247,6 +264,15 @@ def _summary(solution: Solution) -> list[str]:
     if evidence.get("accuracy"):
         shown.append(f"accuracy: {max(evidence['accuracy'].values()):.1g} or better")
     return [*lines, "  " + "; ".join(shown)] if shown else lines
+
+
+def _sampled(solution: Solution, name: str) -> str:
+    """The standard error of an observable, or the largest of several, in words; empty if there is none."""
+    error = solution.standard_error(name)
+    known = [] if error is None else error.values[np.isfinite(error.values)]
+    if not len(known):
+        return ""
+    return f" ± {np.max(known):.1g}" + (" at most" if solution[name].ndim else "")
 
 
 def _short(value) -> str:

@@ -72,6 +72,19 @@ def as_dataset(curves: Curves) -> xr.Dataset:
         if not observable.judged:
             attributes["judged"] = 0
         arrays[name] = xr.DataArray(values, dims=observable.dims, attrs=attributes)
+        if observable.error is not None:
+            error = np.asarray(observable.error)
+            if error.shape != values.shape:
+                raise ValueError(
+                    f"the error of {name} has the shape {error.shape}: not that of its values"
+                )
+            words = {
+                "long_name": f"standard error of {observable.long_name}",
+                "units": observable.units,
+                "standard_error_of": name,
+            }
+            label = f"{name}_standard_error"
+            arrays[label] = xr.DataArray(error, dims=observable.dims, attrs=words)
     dataset = xr.Dataset(arrays)
     coordinates: dict = {
         axis: curves.coordinates.get(axis, np.arange(length))

@@ -18,7 +18,8 @@ class Observable:
     """One array of a curve: its values, the names of its axes and what it is, in words with the symbol.
 
     `judged` is False for a quantity that `compare` should leave out of its verdict because finite networks deviate from
-    the limit by more than O(1/N) in it: one with a kink, such as a maximum.
+    the limit by more than O(1/N) in it: one with a kink, such as a maximum. `error` is the standard error of `values`,
+    an array of the same shape, where they were sampled.
     """
 
     dims: tuple[str, ...]
@@ -26,6 +27,7 @@ class Observable:
     long_name: str
     units: str = "1"
     judged: bool = True
+    error: object = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy.stats import t as student
@@ -401,3 +402,166 @@ def test_the_text_is_a_table_of_at_most_100_columns_with_a_verdict():
 def test_the_same_solutions_give_the_same_numbers():
     first, second = (compare(make_theory(), make_runs()) for _ in range(2))
     assert first.table.equals(second.table)
+
+
+def sampled_theory(errors, times=TIMES, values=None, axis="time", **more):
+    """The theory with standard errors of the test loss."""
+    data = dataset(times, loss(times) if values is None else values, overlaps(times), axis=axis)
+    words = {"standard_error_of": "test_loss"}
+    data = data.assign(test_loss_standard_error=(axis, errors, words), **more)
+    return Solution(data, PROBLEM, {"kind": "theory"})
+
+
+def test_the_error_bar_of_a_deviation_holds_the_sampling_error_of_the_theory():
+    errors = 0.001 + 0.0005 * TIMES
+    runs = make_runs(bias=0.004)
+    result = compare(sampled_theory(errors), runs)
+    residuals = runs["test_loss"].values - loss(TIMES)
+    mean = residuals.mean(0)
+    error = np.sqrt(residuals.var(0, ddof=1) / 10 + errors**2)
+    row, deviations = result.table.loc["test_loss"], result.deviations
+    np.testing.assert_allclose(deviations["test_loss_standard_error"], error, rtol=1e-12)
+    np.testing.assert_allclose(deviations["test_loss_in_errors"], mean / error, atol=1e-12)
+    assert row["largest_in_errors"] == pytest.approx(np.max(np.abs(mean) / error))
+    assert row["rms_in_errors"] == pytest.approx(np.sqrt(np.mean((mean / error) ** 2)))
+    beyond = np.max((np.abs(mean) - 0.6 / SIZE) / error)
+    assert row["beyond_allowance"] == pytest.approx(beyond)
+    plain = compare(make_theory(), runs)
+    pd.testing.assert_series_equal(result.table.loc["R"], plain.table.loc["R"])
+    assert row["rms_per_cent"] == plain.table.loc["test_loss", "rms_per_cent"]
+    assert "only one of the two" not in str(result)
+    assert "its standard errors of test_loss are part of the error bars" in str(result)
+    assert "sampled" not in str(plain)
+
+
+def test_vanishing_sampling_errors_change_nothing():
+    for bias in (0.0, 0.01):
+        runs = make_runs(bias=bias)
+        with_errors = compare(sampled_theory(np.zeros(len(TIMES))), runs)
+        # The same draws and the same caps.
+        pd.testing.assert_frame_equal(with_errors.table, compare(make_theory(), runs).table)
+
+
+def test_sampling_errors_are_taken_to_the_times_of_the_runs():
+    times = np.rint(TIMES * 37) / 37
+    runs = make_runs(times=times, spread=0.0)
+    runs = Solution(runs.data, PROBLEM, {"kind": "simulation", "size": 37})
+    result = compare(sampled_theory(0.001 + 0.0005 * TIMES), runs)
+    np.testing.assert_allclose(
+        result.deviations["test_loss_standard_error"], 0.001 + 0.0005 * times, rtol=1e-12
+    )
+    steps = np.arange(0, 41, 2)
+    theory = sampled_theory(0.01 * np.arange(41), np.arange(41), axis="step")
+    result = compare(theory, make_runs(times=steps, axis="step", spread=0.0))
+    np.testing.assert_allclose(result.deviations["test_loss_standard_error"], 0.01 * steps)
+
+
+def test_runs_without_spread_are_judged_by_the_sampling_error_alone():
+    errors = np.full(len(TIMES), 0.01)
+    good = compare(sampled_theory(errors), make_runs(spread=0.0, bias=0.01), finite_size=0)
+    assert good.agrees
+    # Student's law of nine degrees of freedom at 0.01/41: 5.7.
+    bad = compare(sampled_theory(errors), make_runs(spread=0.0, bias=0.08), finite_size=0)
+    assert bad.table["verdict"].to_dict() == {"test_loss": "differs", "R": "agrees"}
+
+
+def test_a_standard_error_that_is_not_known_is_never_passed_over():
+    for value in (np.nan, np.inf, -1.0):
+        errors = np.full(len(TIMES), 0.01)
+        errors[3] = value
+        with pytest.raises(CannotCompare, match="standard error of test_loss in the theory"):
+            compare(sampled_theory(errors), make_runs())
+
+
+def test_single_numbers_are_compared_and_those_that_are_not_judged_may_be_no_numbers():
+    rng = np.random.default_rng(7)
+    error = xr.DataArray(0.02, attrs={"standard_error_of": "limit"})
+    theory = sampled_theory(np.full(len(TIMES), 0.01), limit=3.5, limit_standard_error=error)
+    drop = xr.DataArray(np.nan, attrs={"judged": 0})
+    theory = Solution(theory.data.assign(drop=drop), PROBLEM, theory.evidence)
+    runs = make_runs()
+    limits = 3.5 + 0.01 * rng.standard_normal(10)
+    data = runs.data.assign(drop=("seed", np.full(10, np.nan)))
+    for shift, verdict in ((0.0, "agrees"), (0.5, "differs")):
+        both = Solution(data.assign(limit=("seed", limits + shift)), PROBLEM, runs.evidence)
+        result = compare(theory, both, finite_size=0)
+        assert result.table.loc["limit", "verdict"] == verdict
+        expected = (np.mean(limits) + shift - 3.5) / np.hypot(
+            np.std(limits, ddof=1), 0.02 * 10**0.5
+        )
+        expected *= 10**0.5
+        assert result.deviations["limit_in_errors"] == pytest.approx(expected)
+        assert result.table.loc["limit", "largest_in_errors"] == pytest.approx(abs(expected))
+        assert np.isnan(result.table.loc["limit", "at"])
+        assert "Not judged: drop" in str(result)
+
+
+@pytest.mark.parametrize(("seeds", "ratio"), [(4, 1.0), (10, 0.3), (10, 2.0), (30, 1.0)])
+@pytest.mark.parametrize("ell", [0.0, 0.3])
+def test_sampling_errors_raise_no_false_alarms(seeds, ratio, ell):
+    """Theories whose errors are `ratio` times those of the runs, and correlated over `ell`."""
+    level, repetitions = 0.05, 200
+    rng = np.random.default_rng(8)
+    errors = np.full(60, ratio / np.sqrt(seeds))
+    p = []
+    for _ in range(repetitions):
+        residuals = noise(rng, seeds, 60, ell=0.3) - errors * noise(rng, 60, ell=ell)
+        p.append(max_t_test(residuals, 0.0, level, draws=200, further=errors)[1])
+    # Three binomial standard errors.
+    bound = level + 3 * np.sqrt(level * (1 - level) / repetitions)
+    assert np.mean(np.array(p) < level) < bound
+
+
+def test_false_alarms_are_rare_with_the_sampling_errors_and_common_without():
+    level, repetitions = 0.05, 200
+    times = np.linspace(0.0, 10.0, 11)
+    errors = 0.01 * np.minimum(times, 1.0)
+    rng = np.random.default_rng(9)
+    alarms = np.zeros(2)
+    for seed in range(repetitions):
+        runs = make_runs(times=times, seed=seed, problem=PROBLEM)
+        runs = Solution(runs.data.drop_vars("R"), PROBLEM, runs.evidence)
+        sampled = sampled_theory(
+            errors, times, loss(times) + errors * rng.standard_normal(len(times))
+        )
+        ignored = Solution(
+            sampled.data.drop_vars("test_loss_standard_error"), PROBLEM, sampled.evidence
+        )
+        for which, theory in enumerate((sampled, ignored)):
+            alarms[which] += not compare(theory, runs, level=level, finite_size=0).agrees
+    rates = alarms / repetitions
+    # Three binomial standard errors above the level; without them, errors three times as large as those of the runs.
+    assert rates[0] < level + 3 * np.sqrt(level * (1 - level) / repetitions)
+    assert rates[1] > 0.9
+
+
+def test_a_deviation_beyond_both_errors_is_found():
+    rng = np.random.default_rng(10)
+    errors = np.full(60, 1 / np.sqrt(10))
+    residuals = noise(rng, 100, 10, 60, ell=0.3) - errors * noise(rng, 100, 1, 60, ell=0.0)
+    # Seven combined standard errors, where Student's law of nine degrees of freedom at 0.05/60 ends at 4.9.
+    p = [
+        max_t_test(x + 7 * np.sqrt(2 / 10), 0.0, 0.05, draws=200, further=errors)[1]
+        for x in residuals
+    ]
+    assert np.mean(np.array(p) < 0.05) > 0.9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.8, 0.95])
+@pytest.mark.parametrize("ell", [0.0, 0.3])
+def test_looks_with_sampling_errors_give_the_chance_of_a_large_deviation(share, ell):
+    rng = np.random.default_rng(11)
+    seeds, points, single, count = 200, 40, 1e-2, 20_000
+    residuals = noise(rng, seeds, points, ell=ell)
+    directions = residuals / np.linalg.norm(residuals, axis=0)
+    looks = independent_looks(directions, single, 20_000, np.full(points, share))
+    rotated = rng.standard_normal((count, seeds))
+    cosine = rotated / np.linalg.norm(rotated, axis=1, keepdims=True) @ directions
+    t = np.sqrt(seeds - 1) * cosine / np.sqrt(1 - cosine**2)
+    u = share * t + np.sqrt(1 - share**2) * rng.standard_normal(t.shape)
+    edge = student.isf(single / 2, seeds - 1)
+    rate = np.mean(np.any(np.abs(u) >= edge, axis=1))
+    # Four binomial standard errors, and 7.5 %, by which the tail of Student's law with 199 degrees of freedom is
+    # heavier than the Gaussian one.
+    tolerance = 4 * np.sqrt(2 * rate * (1 - rate) / count) + 0.075 * rate
+    assert 1 - (1 - single) ** looks == pytest.approx(rate, abs=tolerance)

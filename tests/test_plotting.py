@@ -156,6 +156,50 @@ def test_solutions_of_one_problem_are_told_apart_by_method_or_number():
     assert texts(panel) == ["N = 784, 3 seeds (1)", "N = 784, 3 seeds (2)"]
 
 
+def with_errors(theory, **errors):
+    """The theory as if it had been sampled."""
+    data = theory.data
+    for name, error in errors.items():
+        array = (0 * data[name] + error).assign_attrs(standard_error_of=name)
+        data = data.assign({f"{name}_standard_error": array})
+    return Solution(data, theory.problem, theory.evidence)
+
+
+def test_a_sampled_theory_has_a_band_of_two_standard_errors_and_the_same_names():
+    theory = with_errors(make(), test_loss=0.03, R=0.1, C=0.1)
+    (panel,) = plot(theory).axes
+    assert texts(panel) == ["theory, N → ∞"]
+    (band,) = panel.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    curve = theory["test_loss"].values
+    assert (heights.min(), heights.max()) == pytest.approx((curve.min() - 0.06, curve.max() + 0.06))
+    (panel,) = plot(theory, observables="R").axes
+    assert len(panel.collections) == 4
+    colours = [tuple(band.get_facecolor()[0][:3]) for band in panel.collections]
+    assert colours == [matplotlib.colors.to_rgb(line.get_color()) for line in panel.lines]
+    (panel,) = plot(theory, observables="C").axes
+    assert not panel.collections
+    (panel,) = plot(theory, make(seeds=3)).axes
+    assert len(panel.collections) == 2
+
+
+def test_each_component_has_the_band_of_its_own_error():
+    errors = xr.DataArray([[0.0, 0.1], [0.2, 0.3]], dims=("student", "teacher"))
+    theory = with_errors(make(), R=errors)
+    (panel,) = plot(theory, observables="R").axes
+    widths = [
+        np.ptp(band.get_paths()[0].vertices[:, 1]) - np.ptp(line.get_ydata())
+        for band, line in zip(panel.collections, panel.lines, strict=True)
+    ]
+    assert widths == pytest.approx([0.0, 0.4, 0.8, 1.2])
+
+
+def test_a_band_below_zero_does_not_stretch_a_logarithmic_axis():
+    (panel,) = plot(with_errors(make(decay=1.0), test_loss=0.01)).axes
+    assert panel.get_yscale() == "log"
+    assert panel.get_ylim()[0] > 1e-7
+
+
 def test_divergence_is_marked():
     (panel,) = plot(make(diverged_at=5.0)).axes
     assert "diverged" in texts(panel)
@@ -200,6 +244,10 @@ def test_without_a_test_loss_the_simplest_observable_is_drawn():
     data = theory.data.drop_vars("test_loss").assign(m=theory["R"][:, 0, 0])
     (panel,) = plot(Solution(data, theory.problem, theory.evidence)).axes
     assert len(panel.lines) == 1
+    # Single numbers are simpler still, but no curves.
+    data = data.assign(drop=np.nan)
+    (panel,) = plot(Solution(data, theory.problem, theory.evidence)).axes
+    np.testing.assert_array_equal(panel.lines[0].get_ydata(), data["m"])
 
 
 @pytest.mark.parametrize(

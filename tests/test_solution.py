@@ -12,9 +12,11 @@ from hypothesis.extra.numpy import arrays
 
 from learndyn.activations import Custom
 from learndyn.data import Stream, Teacher
-from learndyn.errors import FileError, LearndynError, ProblemError
+from learndyn.errors import FileError, LearndynError, ProblemError, UnknownObservable
 from learndyn.problem import Problem
 from learndyn.solution import Solution, load
+from learndyn.solve import as_dataset
+from learndyn.theory import Curves, Observable
 from learndyn.training import GradientDescent
 from learndyn.two_layer.network import TwoLayer
 
@@ -327,3 +329,69 @@ def test_the_text_of_a_solution_says_what_it_is():
     assert "not converged" in repr(runs)
     assert "diverged at time 1.5" in repr(runs)
     assert "TwoLayer on Stream" in theory._repr_html_()
+
+
+def make_sampled():
+    """A theory that was sampled, with numbers for the whole curve beside its curves."""
+    rng = np.random.default_rng(2)
+    two = ("time", "student", "student2")
+    observables = {
+        "test_loss": Observable(("time",), rng.random(5), "test loss", error=0.01 * TIMES),
+        "Q": Observable(two, rng.random((5, 2, 2)), "Q", "m²", error=0.1 * rng.random((5, 2, 2))),
+        "exact": Observable(("time",), rng.random(5), "not sampled"),
+        "train_drop": Observable((), 8.5, "time of the drop", judged=False, error=0.02),
+        "test_drop": Observable((), np.nan, "never", judged=False, error=np.nan),
+    }
+    return Solution(as_dataset(Curves(observables, TIMES)), PROBLEM, {"kind": "theory"})
+
+
+def test_standard_errors_stand_beside_their_observables_and_are_none_themselves(tmp_path):
+    sampled = make_sampled()
+    sampled.save(tmp_path / "a.nc")
+    assert_same(load(tmp_path / "a.nc"), sampled)
+    for solution in (sampled, load(tmp_path / "a.nc")):
+        assert solution.observables == ["test_loss", "Q", "exact", "train_drop", "test_drop"]
+        np.testing.assert_array_equal(solution.standard_error("test_loss"), 0.01 * TIMES)
+        error = solution.standard_error("Q")
+        assert error is not None
+        assert error.identical(solution["Q_standard_error"])
+        assert error.dims == solution["Q"].dims
+        assert error.attrs == {
+            "long_name": "standard error of Q",
+            "units": "m²",
+            "standard_error_of": "Q",
+        }
+        assert solution.standard_error("train_drop") == 0.02
+        assert solution.standard_error("exact") is None
+        for unknown in ("test_los", "Q_standard_error", "time"):
+            with pytest.raises(UnknownObservable, match="no observable"):
+                solution.standard_error(unknown)
+    assert make_theory().standard_error("Q") is None
+    assert make_runs().standard_error("test_loss") is None
+
+
+def test_the_table_of_a_sampled_theory_has_its_observables_only_unless_asked():
+    sampled = make_sampled()
+    table = sampled.table()
+    assert list(table.columns) == ["observable", "time", "student", "student2", "value"]
+    assert list(table["observable"].unique()) == sampled.observables
+    assert len(table) == 5 + 20 + 5 + 1 + 1
+    assert sampled.table("test_loss_standard_error")["value"].tolist() == (0.01 * TIMES).tolist()
+
+
+def test_the_text_of_a_sampled_theory_says_how_well_it_is_known():
+    text = repr(make_sampled())
+    for words in (
+        "test_loss (time: 5) ± 0.02 at most  test loss",
+        "exact (time: 5)  not sampled",
+        "train_drop = 8.5 ± 0.02  time of the drop",
+        "test_drop = nan  never",
+    ):
+        assert words in text
+    assert "standard_error" not in text
+
+
+def test_an_error_of_another_shape_than_its_values_is_refused():
+    wrong = {"a": Observable(("time",), np.ones(5), "a", error=0.1)}
+    with pytest.raises(ValueError, match="the error of a has the shape"):
+        as_dataset(Curves(wrong, TIMES))

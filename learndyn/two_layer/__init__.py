@@ -1,13 +1,13 @@
-"""Two-layer networks: online learning (`stream.py`, `ode.py`) and the finite networks
-it describes (`finite.py`)."""
+"""Two-layer networks: online learning (`stream.py`, `ode.py`) and its finite networks (`finite.py`); a reused dataset
+(`reused.py`, `sampling.py`, `fixed_point.py`) and its finite networks (`full_batch.py`)."""
 
 from pathlib import Path
 
-from learndyn.data import Population, Stream
+from learndyn.data import Dataset, Population, Stream
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent
 from learndyn.two_layer import figures as figures
-from learndyn.two_layer import finite, ode
+from learndyn.two_layer import finite, fixed_point, full_batch, ode, sampling
 from learndyn.two_layer.network import TwoLayer
 
 _folder = Path(__file__).parent
@@ -45,5 +45,30 @@ register(
         demo_size=784,
         demo_seeds=2,
         **_shared,
+    )
+)
+
+
+def _solve_dataset(problem, method, save_at, seed, report):
+    module = fixed_point if isinstance(method, fixed_point.FixedPoint) else sampling
+    return module.solve(problem, method, save_at, seed, report)
+
+
+register(
+    Theory(
+        name="two_layer/dataset",
+        network=TwoLayer,
+        data=Dataset,
+        training=GradientDescent,
+        summary="full-batch descent on a reused dataset; grokking",
+        exactness="exact as D → ∞",
+        reference="Asymptotic dynamics for delayed feature learning, HiLD workshop 2024",
+        solve=_solve_dataset,
+        finite=full_batch.finite,
+        methods=(sampling.CausalSampling, fixed_point.FixedPoint),
+        simulators=(full_batch.FullBatch,),
+        template=_folder / "dataset.toml",
+        demo_size=1000,
+        demo_seeds=6,
     )
 )

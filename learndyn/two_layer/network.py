@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from learndyn.activations import Activation, as_activation
-from learndyn.data import Population, Stream, Teacher, semidefinite, settle_readout
+from learndyn.activations import Activation, Relu, as_activation
+from learndyn.data import Dataset, Population, Stream, Teacher, semidefinite, settle_readout
 from learndyn.errors import ProblemError
 from learndyn.network import Network
 from learndyn.part import array, boolean, field, number, optional, part, traced, whole
@@ -27,6 +27,13 @@ class TwoLayer(Network):
         v_i ← (1 − η_vκ/N) v_i + η_v/(BN) Σ_s Δ_s g(λ_is)          (only with `train_readout`),
 
     and time is t = steps/N whatever B. On a `Population` the sums over examples are expectations.
+
+    On a `Dataset` of P examples (`ratio` γ = P/N) step number k uses all of them, and the readout is fixed:
+
+        w_i ← (1 − τ_kκ) w_i + τ_k √N/P v_i Σ_μ Δ_μ g'(λ_iμ) x_μ;
+
+    τ_k = η(k) where training has `steps`; where it has a `time`, τ_k = η(t_k)(t_{k+1} − t_k) on a grid of times, which
+    follows gradient flow. N/P times a sum over examples is N times their mean, as on the `Population`.
     """
 
     constructors = ("random",)
@@ -54,7 +61,7 @@ class TwoLayer(Network):
         return self.Q.shape[0]
 
     def check(self, data, training):
-        if not isinstance(data, Stream | Population):
+        if not isinstance(data, Stream | Population | Dataset):
             return
         if data.teacher is None:
             raise ProblemError("data.teacher", None, "missing; a TwoLayer network needs one")
@@ -75,7 +82,9 @@ class TwoLayer(Network):
                     f"and its smallest eigenvalue is {lowest:.3g}; make R smaller or Q larger"
                 )
                 raise ProblemError("network.R", self.R.tolist(), allowed)
-        if training.time is None:
+        if isinstance(data, Dataset):
+            self._check_dataset(data)
+        elif training.time is None:
             allowed = "a TwoLayer network on a stream or population is trained for a `time` (steps = time × size)"
             raise ProblemError("training.steps", training.steps, allowed)
         for name in ("momentum", "noise"):
@@ -83,13 +92,28 @@ class TwoLayer(Network):
                 allowed = "must be 0: the order-parameter equations have no such term"
                 raise ProblemError(f"training.{name}", getattr(training, name), allowed)
         if training.loss != "mean":
-            allowed = "must be 'mean'; for the sum multiply the learning rates by the batch size"
+            allowed = (
+                "must be 'mean'; for the sum multiply the learning rates by the number of examples"
+            )
             raise ProblemError("training.loss", training.loss, allowed)
         if training.readout_learning_rate is not None and not self.train_readout:
             allowed = "has no effect on a fixed readout; set network.train_readout = true, or leave it out"
             raise ProblemError(
                 "training.readout_learning_rate", training.readout_learning_rate, allowed
             )
+
+    def _check_dataset(self, data: Dataset) -> None:
+        if data.ratio is None:
+            allowed = "missing; a TwoLayer network takes examples per input dimension: give ratio instead of examples"
+            raise ProblemError("data.ratio", None, allowed)
+        if self.train_readout:
+            allowed = "must be false on a Dataset, for which the theory has a fixed readout"
+            raise ProblemError("network.train_readout", True, allowed)
+        if isinstance(self.activation, Relu):
+            allowed = (
+                "must be smooth on a Dataset: the response functions need its second derivative"
+            )
+            raise ProblemError("network.activation", "relu", allowed)
 
     @classmethod
     def from_weights(

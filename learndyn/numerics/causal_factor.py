@@ -1,0 +1,35 @@
+"""A triangular factor of a sample covariance, one row after the other."""
+
+import numpy as np
+
+NEGLIGIBLE = 1e-13
+"""A sample vector whose new part has less than this share of its square brings no new direction."""
+
+
+class CausalFactor:
+    """L, lower triangular, with ⟨x_a x_b⟩ = Σ_k L_ak L_bk for sample vectors x_0, x_1, … given one at a time.
+
+    Gram–Schmidt of the vectors themselves, twice, in the inner product ⟨xy⟩ (the mean over samples): it stays accurate
+    where the covariance is nearly singular, as that of a slow process always is.
+    """
+
+    def __init__(self, count: int, samples: int):
+        self.L = np.zeros((count, count))
+        self._basis = np.zeros((count, samples))
+        self._filled = 0
+
+    def append(self, vector: np.ndarray) -> np.ndarray:
+        """The next row of L."""
+        k, samples = self._filled, len(vector)
+        basis, rest = self._basis[:k], vector.copy()
+        row = self.L[k]
+        for _ in range(2):
+            part = basis @ rest / samples
+            rest -= part @ basis
+            row[:k] += part
+        square = rest @ rest / samples
+        if square > NEGLIGIBLE * (vector @ vector) / samples:
+            row[k] = np.sqrt(square)
+            self._basis[k] = rest / row[k]
+        self._filled += 1
+        return row

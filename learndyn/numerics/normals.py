@@ -1,0 +1,67 @@
+"""Quasi-random standard normals in as many columns as are asked for, one after the other.
+
+Sobol' points fill few dimensions much more evenly than random ones do, but a set of them has a fixed number of
+dimensions, while a process in time needs one more at every step. Latin supercube sampling (Owen 1998) puts sets side by
+side, each with its own scrambling and its rows in random order: an average over S rows is as accurate as that over
+Sobol' points in what depends on the columns of one set, and no worse than a random one in what joins several.
+"""
+
+import numpy as np
+from scipy.special import ndtri
+
+from learndyn.errors import ProblemError
+from learndyn.part import whole
+
+GROUP = 64
+"""Columns of one set of Sobol' points."""
+KEY = 0x4E4F524D
+"""Keeps the groups' seeds apart from the children that a caller spawns from the same seed sequence."""
+
+
+class QuasiNormals:
+    """`samples` rows of an unbounded matrix of standard normals.
+
+    Column k depends on the seed sequence, on `samples` (a power of two) and on k only, however many columns are asked
+    for and in whichever order. Columns are made in groups when they are first needed, and kept.
+    """
+
+    def __init__(self, samples: int, seed_sequence: np.random.SeedSequence):
+        self.samples = whole(1)(samples, "samples")
+        if self.samples & (self.samples - 1):
+            raise ProblemError("samples", samples, "must be a power of two")
+        self._seed = seed_sequence
+        self._groups: dict[int, np.ndarray] = {}
+
+    def columns(self, first: int, last: int) -> np.ndarray:
+        """The columns `first` … `last` − 1, as an array (samples, last − first)."""
+        if not 0 <= first <= last:
+            raise ProblemError("columns", (first, last), "must be 0 ≤ first ≤ last")
+        found = np.empty((self.samples, last - first))
+        for number in range(first // GROUP, -(-last // GROUP)):
+            start = number * GROUP
+            low, high = max(first, start), min(last, start + GROUP)
+            found[:, low - first : high - first] = self._group(number)[
+                :, low - start : high - start
+            ]
+        return found
+
+    def _group(self, number: int) -> np.ndarray:
+        """The columns from number · GROUP on."""
+        if number not in self._groups:
+            self._groups[number] = self._drawn(number)
+        return self._groups[number]
+
+    def _drawn(self, number: int) -> np.ndarray:
+        # A slow import, which few need.
+        from scipy.stats import qmc
+
+        seed = np.random.SeedSequence(
+            self._seed.entropy, spawn_key=(*self._seed.spawn_key, KEY, number)
+        )
+        scramble, order = (np.random.default_rng(child) for child in seed.spawn(2))
+        points = qmc.Sobol(GROUP, scramble=True, rng=scramble)
+        uniform = points.random_base2(self.samples.bit_length() - 1)
+        # Sobol' points may touch 0, where the inverse normal is infinite.
+        normals = ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
+        # The first group, too, so that another seed sequence's may stand beside it.
+        return normals[order.permutation(self.samples)]

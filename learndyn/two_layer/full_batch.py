@@ -1,0 +1,334 @@
+"""Finite two-layer networks trained on a reused dataset, and their response functions; D is the size.
+
+With the P×D inputs X, fields h_iμ = w_i·x_μ/√D and labels y_μ = Σ_n v*_n σ(ρ_nμ) + noise, step number k is
+
+    Δ_μ = y_μ − Σ_i v_i g(h_iμ),  g_iμ = v_i g'(h_iμ) Δ_μ,  w_i ← (1 − τ_kκ) w_i + τ_k (√D/P) Σ_μ g_iμ x_μ.
+
+Responses are tangents of the run, in random directions of ±1. With the slopes s_i = v_i g'(h_i), one step of a tangent
+is
+
+    δh_i = δw_i·x/√D + δu_i,  δΔ = δy − Σ_j s_j δh_j,  δg_i = v_i g''(h_i) Δ δh_i + s_i δΔ,
+    δw_i ← (1 − τ_kκ) δw_i + τ_k (√D/P) Σ_μ δg_iμ x_μ,
+
+and the traces over D inputs or P examples are estimated by the products with the direction itself:
+
+    R_w(t, s)_ij = ξ·δw_i(t)/D       after δw_j(s+1) = ξ;
+    R_h(t, s)_ij = (1/P) z·δg_i(t)   after δu_j = z at step s alone;
+    R_star(t)_in = (1/P) z·δg_i(t)   with δy = v*_n σ'(ρ_n) z at all steps.
+
+A step costs two passes over X, bound by memory; so X is kept in the single precision in which it is drawn, while all
+sums are in double precision. Weights, inputs, noise and every direction have random generators of their own, so that
+neither the recorded times nor the other seeds change a seed's curve.
+"""
+
+import math
+import os
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.memory import require_memory
+from learndyn.numerics.gaussian import closed_form, gaussian_rule
+from learndyn.numerics.lower import compiled
+from learndyn.part import boolean, field
+from learndyn.theory import Curves
+from learndyn.two_layer.dataset_observables import drops, observables
+from learndyn.two_layer.finite import DIVERGED, draw_weights
+from learndyn.two_layer.stream import Equations, OrderParameters, equations
+from learndyn.two_layer.time_grid import Grid, TimeSteps, time_grid
+
+ROWS = 512
+"""Examples whose inputs are in double precision at a time, for the tangents."""
+STATES = 256
+"""States whose test losses are computed at a time."""
+
+
+class FullBatch(TimeSteps):
+    """Gradient descent on all examples at every step, with the steps of `TimeSteps`.
+
+    With `responses` it also measures the response functions R_w, R_h and R_star, by tangents along 2K directions (K
+    hidden units) for every recorded time; record few times.
+    """
+
+    responses: bool = field(boolean, default=False)
+
+
+@compiled
+def rows_times_inputs(W, X):
+    """W Xᵀ, in double precision."""
+    n, units, D = len(X), len(W), X.shape[1]
+    out = np.empty((units, n))
+    for m in range(0, n - 3, 4):
+        x0, x1, x2, x3 = X[m], X[m + 1], X[m + 2], X[m + 3]
+        for i in range(units):
+            w = W[i]
+            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+            for k in range(D):
+                s0 += w[k] * x0[k]
+                s1 += w[k] * x1[k]
+                s2 += w[k] * x2[k]
+                s3 += w[k] * x3[k]
+            out[i, m], out[i, m + 1], out[i, m + 2], out[i, m + 3] = s0, s1, s2, s3
+    for m in range(n - n % 4, n):
+        for i in range(units):
+            s = 0.0
+            for k in range(D):
+                s += W[i, k] * X[m, k]
+            out[i, m] = s
+    return out
+
+
+@compiled
+def sums_of_inputs(g, X):
+    """g X, in double precision."""
+    n, units, D = len(X), len(g), X.shape[1]
+    out = np.zeros((units, D))
+    for m in range(0, n - 3, 4):
+        x0, x1, x2, x3 = X[m], X[m + 1], X[m + 2], X[m + 3]
+        for i in range(units):
+            total = out[i]
+            g0, g1, g2, g3 = g[i, m], g[i, m + 1], g[i, m + 2], g[i, m + 3]
+            for k in range(D):
+                total[k] += g0 * x0[k] + g1 * x1[k] + g2 * x2[k] + g3 * x3[k]
+    for m in range(n - n % 4, n):
+        for i in range(units):
+            for k in range(D):
+                out[i, k] += g[i, m] * X[m, k]
+    return out
+
+
+def fields(W, X):
+    """h = W Xᵀ/√D (K×P)."""
+    return rows_times_inputs(W, X) / math.sqrt(X.shape[1])
+
+
+def moved(W, g, X, tau: float, decay: float):
+    """The weights after a step τ under the forces g (K×P)."""
+    P, D = X.shape
+    return (1 - tau * decay) * W + tau * math.sqrt(D) / P * sums_of_inputs(g, X)
+
+
+class Examples(NamedTuple):
+    """The dataset of one seed: inputs X (P×D), teacher fields ρ (M×P), noisy labels y."""
+
+    X: np.ndarray
+    rho: np.ndarray
+    y: np.ndarray
+
+
+def draw(made: Equations, start: OrderParameters, D: int, P: int, seed: int):
+    """The initial weights W (K×D), the teacher's W* (M×D) and the dataset of one seed."""
+    weights_rng, inputs_rng, noise_rng = (_generator(seed, k) for k in range(3))
+    weights = draw_weights(start, made.T, D, weights_rng)
+    W, W_star = np.array(weights.W), np.array(weights.W_star)
+    X = inputs_rng.standard_normal((P, D), dtype=np.float32)
+    rho = fields(W_star, X)
+    clean = np.asarray(made.teacher(jnp.asarray(rho)).T @ made.v_star)
+    y = clean + float(made.noise) * noise_rng.standard_normal(P)
+    return W, W_star, Examples(X, rho, y)
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+@eqx.filter_jit
+def _forces(made: Equations, v, h, y):
+    """Δ (P) and g (K×P)."""
+    Delta = y - v @ made.student(h)
+    return Delta, v[:, None] * made.student.derivative(h) * Delta
+
+
+@eqx.filter_jit
+def _slopes(made: Equations, v, h, Delta):
+    """v_i g'(h_i) and v_i g''(h_i) Δ."""
+    slope, bend = jax.jvp(made.student.derivative, (h,), (jnp.ones_like(h),))
+    return v[:, None] * slope, v[:, None] * bend * Delta
+
+
+@eqx.filter_jit
+def _test_losses(made: Equations, rule, v, Q, A):
+    """⟨(y − ŷ)²⟩ on clean labels at every state."""
+
+    def one(state):
+        Q, A = state
+        return 2 * made.test_loss(OrderParameters(Q, A, v), rule)
+
+    return jax.lax.map(one, (Q, A), batch_size=min(STATES, len(Q)))
+
+
+class Tangents:
+    """The tangents of a run. First M of them move the labels; then, for every recorded state, K fields and K weights.
+
+    `z` and `xi` are their directions among examples and inputs, and 0 where a tangent has none.
+    """
+
+    def __init__(self, made: Equations, K: int, examples: Examples, recorded, seed: int):
+        self.examples, self.K, self.M = examples, K, len(examples.rho)
+        P, D = examples.X.shape
+        count = self.M + 2 * K * len(recorded)
+        self.W = np.zeros((count, K, D))
+        self.z, self.xi = np.zeros((count, P), np.int8), np.zeros((count, D), np.int8)
+        self.z[: self.M] = _signs(_generator(seed, 3), (self.M, P))
+        for state, first in zip(recorded, self._first(np.arange(len(recorded))), strict=True):
+            rng = _generator(seed, 4, int(state))
+            self.z[first : first + K] = _signs(rng, (K, P))
+            self.xi[first + K : first + 2 * K] = _signs(rng, (K, D))
+        slope = made.v_star[:, None] * made.teacher.derivative(jnp.asarray(examples.rho))
+        self.labels = np.asarray(slope) * self.z[: self.M]
+        self.R_star = np.zeros((len(recorded), K, self.M))
+        self.R_h, self.R_w = np.zeros((2, len(recorded), K, len(recorded), K))
+        self.active = self.M
+
+    def _first(self, record):
+        """The first of the 2K tangents that start at this recorded state."""
+        return self.M + 2 * self.K * record
+
+    def step(self, slopes, tau: float, decay: float, record: int | None) -> None:
+        """From one state, with its `_slopes`, to the next; `record` is the number of a recorded state, else None."""
+        K, (X, _, _), new = self.K, self.examples, self.active
+        if record is not None:
+            found = np.zeros((len(self.W), K))
+            np.einsum("aid,ad->ai", self.W[:new], self.xi[:new], out=found[:new])
+            self.R_w[record] = self._by_state(found / X.shape[1], 1)
+            self.active += K
+        n, (P, D) = self.active, X.shape
+        total = np.zeros((n, K, D))
+        found = np.zeros((len(self.W), K))
+        for low in range(0, P, ROWS):
+            part = slice(low, low + ROWS)
+            x = X[part].astype(float)
+            slope, bend = slopes[0][:, part], slopes[1][:, part]
+            h = (self.W[:n].reshape(n * K, D) @ x.T / math.sqrt(D)).reshape(n, K, len(x))
+            for j in range(n - new):
+                h[new + j, j] += self.z[new + j, part]
+            Delta = -np.einsum("jm,ajm->am", slope, h)
+            Delta[: self.M] += self.labels[:, part]
+            g = bend * h + slope * Delta[:, None]
+            total += (g.reshape(n * K, len(x)) @ x).reshape(n, K, D)
+            if record is not None:
+                found[:n] += np.einsum("aim,am->ai", g, self.z[:n, part]) / P
+        self.W[:n] *= 1 - tau * decay
+        self.W[:n] += tau * math.sqrt(D) / P * total
+        if record is not None:
+            self.R_star[record] = found[: self.M].T
+            self.R_h[record] = self._by_state(found, 0)
+            for j in range(K):
+                self.W[n + j, j] = self.xi[n + j]
+            self.active += K
+
+    def _by_state(self, found, kind: int):
+        """Measured values (tangent, i) of the fields (0) or the weights (1) as (i, state, j)."""
+        return np.moveaxis(found[self.M :].reshape(-1, 2, self.K, self.K)[:, kind], 2, 0)
+
+
+def _signs(rng, shape):
+    return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
+
+
+def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bool) -> float:
+    """Bytes for one network recorded at `count` states: inputs, recorded vectors and overlaps, tangents."""
+    inputs = 4.0 * P * D
+    vectors = 8.0 * (count + 3) * K * (D + P) + 8.0 * len(grid.times) * K * (K + M)
+    correlations = 8.0 * 4 * (count * K) ** 2
+    if not responses:
+        return inputs + vectors + correlations
+    tangents = M + 2 * K * count
+    rows = min(ROWS, P)
+    moving = 8.0 * K * (3 * tangents * D + 4 * tangents * rows) + 8.0 * rows * D
+    return inputs + vectors + 2 * correlations + moving + tangents * (D + P)
+
+
+def finite(problem, size: int, method: FullBatch, save_at):
+    """A function that trains one network: `run(seed, report) -> Curves`."""
+    made, start = equations(problem)
+    K, M = start.R.shape
+    if size < K + M:
+        allowed = f"must be at least {K + M} for {K} student and {M} teacher units"
+        raise ProblemError("size", size, allowed)
+    D, P = size, max(1, round(problem.data.ratio * size))
+    grid = time_grid(problem, method)
+    recorded = grid.saved(save_at)
+    states, decay = len(grid.times), float(made.decay)
+    # Nothing moves after the last state.
+    tau = np.append(grid.tau, 0.0)
+    rule = None
+    if not closed_form(made.student, made.teacher):
+        rule = gaussian_rule(K + M, 2**14, 1, seed=0).replicate(0)
+    # As many networks train at a time as there are cores.
+    needed = memory(D, P, K, M, grid, len(recorded), method.responses) * (os.cpu_count() or 1)
+    purpose = f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times,"
+    require_memory(needed, purpose, "use a smaller size or record fewer times (save_at)")
+
+    def run(seed: int, report) -> Curves:
+        W, W_star, examples = draw(made, start, D, P, seed)
+        X, _, y = examples
+        tangents = Tangents(made, K, examples, recorded, seed) if method.responses else None
+        train_loss = np.empty(states)
+        Q, A = (np.tile(np.asarray(first), (states, 1, 1)) for first in (start.Q, start.R))
+        vectors, forces = np.empty((len(recorded), K, D)), np.empty((len(recorded), K, P))
+        done = reached = 0
+        limit = math.inf
+        with np.errstate(over="ignore", invalid="ignore"):
+            for k in range(states):
+                h = fields(W, X)
+                Delta, g = (np.asarray(found) for found in _forces(made, start.v, h, y))
+                train_loss[k] = Delta @ Delta / P
+                if k == 0:
+                    # The labels set a scale where the network starts without an error.
+                    limit = DIVERGED * max(train_loss[0], y @ y / P)
+                if not train_loss[k] <= limit:
+                    break
+                Q[k], A[k] = W @ W.T / D, W @ W_star.T / D
+                record = None
+                if reached < len(recorded) and k == recorded[reached]:
+                    record = reached
+                    vectors[record], forces[record] = W, g
+                if tangents is not None and reached < len(recorded):
+                    slopes = [np.asarray(found) for found in _slopes(made, start.v, h, Delta)]
+                    tangents.step(slopes, tau[k], decay, record)
+                reached += record is not None
+                W = moved(W, g, X, tau[k], decay)
+                done = k + 1
+                report(done / states)
+        test_loss = np.asarray(_test_losses(made, rule, start.v, Q, A))
+        shown = recorded[:reached]
+        arrays = {
+            "train_loss": train_loss[shown],
+            "test_loss": test_loss[shown],
+            "Q": Q[shown],
+            "A": A[shown],
+            "C": _gram(vectors[:reached]),
+            "C_g": _gram(forces[:reached]),
+            **drops(grid.times[:done], train_loss[:done], test_loss[:done]),
+        }
+        if tangents is not None:
+            arrays["R_w"] = tangents.R_w[:reached, :, :reached]
+            arrays["R_h"] = tangents.R_h[:reached, :, :reached]
+            arrays["R_star"] = tangents.R_star[:reached]
+        times = grid.times[recorded]
+        return Curves(
+            observables(arrays, grid.axis),
+            times[:reached],
+            axis=grid.axis,
+            diverged_at=float(times[reached]) if reached < len(times) else None,
+            coordinates={f"{grid.axis}2": times[:reached]},
+            evidence={
+                "sizes": {"D": D, "P": P},
+                "time_steps": len(grid.tau),
+                "size_symbol": "D",
+            },
+        )
+
+    return run
+
+
+def _gram(vectors):
+    """Mean products of (state, unit, component) vectors: (state, unit, state2, unit2)."""
+    count, units, size = vectors.shape
+    rows = vectors.reshape(count * units, size)
+    return (rows @ rows.T / size).reshape(count, units, count, units)

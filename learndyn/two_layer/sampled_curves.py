@@ -1,0 +1,241 @@
+"""From batches of samples to curves with standard errors, for both methods on a reused dataset."""
+
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import numpy as np
+import threadpoolctl
+
+from learndyn.errors import NotConverged
+from learndyn.memory import require_memory
+from learndyn.numerics.gaussian import closed_form, gaussian_rule
+from learndyn.numerics.precision import float64
+from learndyn.theory import Curves
+from learndyn.two_layer.dataset_observables import drops, observables
+from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
+from learndyn.two_layer.stream import OrderParameters, equations
+from learndyn.two_layer.time_grid import time_grid
+
+DIVERGED = 1e10
+"""A train loss beyond this many times its first value counts as diverged."""
+UNTRUSTED_SHARE = 0.05
+"""Where one sample of all batches carries more than this share of an average, its error bar is not to be trusted."""
+
+
+class Batch:
+    """One batch of samples: its two processes, R_h (states, K, states, K), R* (states, K, M), and how far it got."""
+
+    def __init__(self, setting: Setting, weights: WeightProcess, process: SampleProcess):
+        n, K, M = setting.states, setting.hidden, setting.teachers
+        self.setting, self.weights, self.process = setting, weights, process
+        self.R_h = np.zeros((n, K, n, K))
+        self.R_star = np.zeros((n, K, M))
+        self.reached = 0
+
+    def exploded(self, t: int) -> bool:
+        """Whether the train loss at state t is beyond all bounds."""
+        loss = self.process.loss
+        return not loss[t] <= DIVERGED * max(loss[0], 1e-300)
+
+    def arrays(self, saved: np.ndarray, test_losses: Callable) -> dict[str, np.ndarray]:
+        """The observables at the states `saved`; the curves at all states give the drops."""
+        setting, weights, process = self.setting, self.weights, self.process
+        n = self.reached
+        W = weights.W[:n]
+        Q = np.einsum("tik,tjk->tij", W, W)
+        A = W[..., : setting.teachers] @ weights.root.T
+        test, train = test_losses(Q, A), process.loss[:n]
+        flat = process.g[saved].reshape(len(saved) * setting.hidden, -1)
+        C, _ = weights.overlaps(saved)
+        return {
+            "train_loss": train[saved],
+            "test_loss": test[saved],
+            "leading_gap": self._leading_gap(saved),
+            "Q": Q[saved],
+            "A": A[saved],
+            "C": C,
+            "C_g": (flat @ flat.T / process.samples).reshape(C.shape),
+            "R_w": weights.R_w[saved][:, :, saved],
+            "R_h": self.R_h[saved][:, :, saved],
+            "R_star": self.R_star[saved],
+            "train": train,
+            "test": test,
+        }
+
+    def _leading_gap(self, saved) -> np.ndarray:
+        """(2/γ) Σ_{s<t} τ_s Σ_ij R_w,ij(t, s) C_g,ij(t, s)."""
+        g, kernel, K = self.process.g, self.weights.kernel, self.setting.hidden
+        gap = np.zeros(len(saved))
+        for index, t in enumerate(saved):
+            forces = kernel[t, :, :t].reshape(K, t * K) @ g[:t].reshape(t * K, self.process.samples)
+            gap[index] = 2 * np.sum(forces * g[t]) / self.process.samples
+        return gap
+
+
+def solve_in_batches(problem, method, save_at, seed: int, report, one: Callable) -> Curves:
+    """The mean over batches of `one(setting, samples, seed, report) -> Batch`, with standard errors."""
+    grid = time_grid(problem, method)
+    saved = grid.saved(save_at)
+    made, start = equations(problem)
+    last = int(saved[-1])
+    setting = Setting(
+        made,
+        *(np.asarray(x) for x in start),
+        ratio=float(problem.data.ratio),
+        tau=grid.tau[:last],
+        decay=float(problem.training.weight_decay),
+        noise=float(problem.data.noise),
+    )
+    workers = min(method.batches, os.cpu_count() or 1)
+    needed = workers * setting.memory(method.samples)
+    needed += 8.0 * 6 * method.batches * (len(saved) * setting.hidden) ** 2
+    require_memory(
+        needed,
+        f"{last} steps with {method.samples} samples",
+        "use fewer samples, larger steps or fewer recorded times",
+    )
+    test_losses = _test_losses(problem)
+    seeds = np.random.SeedSequence(seed).spawn(method.batches)
+
+    def run(index: int, advance):
+        batch = one(setting, method.samples, seeds[index], advance)
+        kept = saved[saved < batch.reached]
+        return batch.arrays(kept, test_losses), batch.process, batch.reached
+
+    results = _in_threads(run, method.batches, workers, report)
+    reached = min(result[2] for result in results)
+    watched = _watch([result[1] for result in results], setting, grid, reached)
+    if reached <= last and grid.axis == "time":
+        raise NotConverged(
+            f"single samples explode at time {grid.times[reached]:.4g}, which gradient flow never does: the step is "
+            f"too long for them; {watched['advice']}"
+        )
+    kept = saved[saved < reached]
+    arrays, errors = _mean_and_error([result[0] for result in results], kept, reached, grid.times)
+    warnings = watched.pop("warnings")
+    evidence = {
+        "samples": method.samples,
+        "batches": method.batches,
+        "time_steps": last,
+        "size_symbol": "D",
+        "largest_curvature": watched["largest_curvature"],
+        "largest_share": watched["largest_share"],
+    }
+    return Curves(
+        observables(arrays, grid.axis, errors),
+        grid.times[kept],
+        axis=grid.axis,
+        coordinates={f"{grid.axis}2": grid.times[kept]},
+        diverged_at=float(grid.times[saved[len(kept)]]) if len(kept) < len(saved) else None,
+        evidence=evidence | ({"warnings": warnings} if warnings else {}),
+    )
+
+
+def _test_losses(problem) -> Callable:
+    """⟨(y − ŷ)²⟩ on clean labels from Q (n, K, K) and A (n, K, M)."""
+    made, start = equations(problem)
+    rule = None
+    if not closed_form(made.student, made.teacher):
+        rule = gaussian_rule(sum(start.R.shape), 2**12, 1, seed=0).replicate(0)
+
+    @eqx.filter_jit
+    def losses(Q, A):
+        def one(Q, A):
+            return 2 * made.test_loss(OrderParameters(Q, A, start.v), rule)
+
+        return jax.lax.map(lambda pair: one(*pair), (Q, A))
+
+    return lambda Q, A: np.asarray(losses(Q, A))
+
+
+def _in_threads(run: Callable, count: int, workers: int, report) -> list:
+    """`run(0)` … `run(count − 1)` on threads; an exception in the main thread ends them all."""
+    stop, done = threading.Event(), np.zeros(count)
+
+    def one(index: int):
+        def advance(fraction: float):
+            if stop.is_set():
+                raise concurrent.futures.CancelledError
+            done[index] = fraction
+            report(float(np.mean(done)))
+
+        with float64():
+            return run(index, advance)
+
+    # The products of one batch are small: one thread for each batch is faster than many for each product.
+    single = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+    with single, concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        try:
+            return [future.result() for future in [pool.submit(one, i) for i in range(count)]]
+        finally:
+            stop.set()
+
+
+def _mean_and_error(batches: list[dict], kept, reached: int, times) -> tuple[dict, dict]:
+    """Means over batches, and their standard errors from the spread."""
+    count, size = len(batches), len(kept)
+
+    def cut(name: str, values):
+        values = values[:size]
+        return values[..., :size, :] if name in ("C", "C_g", "R_w", "R_h") else values
+
+    curves = {
+        name: np.stack([b.pop(name)[:reached] for b in batches]) for name in ("train", "test")
+    }
+    arrays, errors = {}, {}
+    for name in batches[0]:
+        values = np.stack([cut(name, batch[name]) for batch in batches])
+        arrays[name] = values.mean(axis=0)
+        errors[name] = values.std(axis=0, ddof=1) / np.sqrt(count)
+    # A drop is not linear in the curve: it is that of the mean curve, with its error by the jackknife.
+    every = drops(times[:reached], curves["train"].mean(0), curves["test"].mean(0))
+    without = [
+        drops(times[:reached], *((c.sum(0) - c[i]) / (count - 1) for c in curves.values()))
+        for i in range(count)
+    ]
+    for name, value in every.items():
+        spread = np.array([one[name] for one in without])
+        arrays[name] = value
+        errors[name] = np.sqrt((count - 1) * np.mean((spread - spread.mean()) ** 2))
+    return arrays, errors
+
+
+def _watch(processes: list[SampleProcess], setting: Setting, grid, reached: int) -> dict:
+    """How stable and how evenly spread the samples were, and what to say about it."""
+    end = min(reached, len(setting.tau))
+    sharpest = np.max([p.sharpest[:end] for p in processes], axis=0, initial=0.0)
+    curvature = setting.tau[:end] * sharpest
+    # Once samples explode their curvature says nothing: look before the loss rises beyond its first value.
+    loss = np.max([p.loss[:end] / p.loss[0] for p in processes], axis=0, initial=0.0)
+    risen = np.flatnonzero(loss > 2)
+    sound = int(risen[0]) if len(risen) else end
+    worst = int(np.argmax(curvature[:sound])) if sound else 0
+    largest = float(curvature[worst]) if sound else 0.0
+    share = max(float(np.max(p.share[:reached], initial=0.0)) for p in processes) / len(processes)
+    step = grid.times[worst + 1] - grid.times[worst] if grid.axis == "time" else setting.tau[worst]
+    enough = float(f"{0.9 * 2 / max(largest, 1e-300) * step:.2g}")
+    what = "steps of at most" if grid.axis == "time" else "a learning rate of at most"
+    advice = f"{what} {enough:g} would do"
+    if grid.axis == "time":
+        advice += f" (step, or largest_step = {enough:g})"
+    warnings = []
+    if largest > 2:
+        warnings.append(
+            f"the step at {grid.axis} {grid.times[worst]:.4g} is unstable for rare samples (largest curvature κ = "
+            f"{largest:.3g}, above 2); {advice}"
+        )
+    if share > UNTRUSTED_SHARE:
+        warnings.append(
+            f"a single sample carries up to {100 * share:.0f} % of an average, so that error bars cannot be trusted; "
+            "use more samples"
+        )
+    return {
+        "largest_curvature": largest,
+        "largest_share": share,
+        "advice": advice,
+        "warnings": warnings,
+    }

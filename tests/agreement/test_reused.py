@@ -1,0 +1,98 @@
+"""Theory against finite two-layer networks on a reused dataset, at D = 1000 and 3500.
+
+Every setting is compared at both sizes with `compare` at level 0.01/2 (two looks); the theory is sampled, and its
+standard errors are part of the error bars. The variance of the loss of single runs around the theory must fall as 1/D:
+from 200 to 800 by 4. Times within a run are strongly correlated, so that 30 seeds give an estimate with no more than 30
+degrees of freedom; the bounds are those of the F distribution at the level 1e-3.
+"""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import learndyn as ld
+
+SAMPLES = {"samples": 1024, "batches": 8}
+
+
+def quadratic(alpha, eps, ratio, A0, time, noise=0.0, **training):
+    """The paper's network and target, in its units of time."""
+    network = ld.TwoLayer(
+        ld.Polynomial([0, 1, eps / 2]), np.eye(2), [[A0], [-A0]], readout=[alpha / 2] * 2
+    )
+    data = ld.Dataset(ratio, noise, teacher=ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]))
+    return ld.Problem(network, data, ld.GradientDescent(2 / alpha, time=time, **training))
+
+
+def general(activation, ratio, training, teacher="erf", noise=0.0):
+    """Uneven overlaps and readouts, two correlated teacher units."""
+    network = ld.TwoLayer(
+        activation, [[1.0, 0.2], [0.2, 0.8]], [[0.4, 0.1], [-0.2, 0.4]], readout=[1.2, -0.8]
+    )
+    teacher = ld.Teacher(teacher, [[1.0, 0.3], [0.3, 0.7]], readout=[1.0, -1.5])
+    return ld.Problem(network, ld.Dataset(ratio, noise, teacher=teacher), training)
+
+
+SETTINGS = {
+    "few examples": (quadratic(0.5, 0.3, 0.5, 0.3, 6.0), 0.1),
+    "interpolation threshold": (quadratic(0.5, 0.4, 1.0, 0.4, 8.0), 0.125),
+    "lazy": (quadratic(2.0, 0.3, 2.0, 0.3, 5.0), 0.125),
+    "rich": (quadratic(0.1, 0.6, 5.0, 0.3, 8.0), 0.25),
+    "many examples": (quadratic(0.5, 0.4, 5.0, 0.3, 15.0), 0.4),
+    "noise and decay": (quadratic(0.6, 0.4, 2.0, 0.3, 10.0, noise=0.4, weight_decay=0.1), 0.25),
+    "erf": (general("erf", 1.5, ld.GradientDescent(1.0, time=12.0), noise=0.2), 0.3),
+    "tanh, steps": (
+        general("tanh", 2.5, ld.GradientDescent(ld.WarmUp(10, 0.6), steps=40), teacher="relu"),
+        None,
+    ),
+}
+
+
+def runs_of(problem, size, seeds, step, **options):
+    return ld.simulate(problem, size, seeds, method=ld.FullBatch(step=step), **options)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
+    problem, step = SETTINGS[setting]
+    theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=9)
+    assert "warnings" not in theory.evidence
+    for size, seeds in ((1000, 10), (3500, 6)):
+        runs = runs_of(problem, size, seeds, step, save_at=9)
+        comparison = ld.compare(theory, runs, level=0.01 / 2)
+        assert comparison.agrees, comparison
+    variance = {}
+    for size in (200, 800):
+        runs = runs_of(problem, size, 30, step, save_at=9)
+        variance[size] = float((np.log(runs["test_loss"] / theory["test_loss"])[:, 1:] ** 2).mean())
+    low, high = scipy.stats.f.ppf([0.0005, 0.9995], 30, 30)
+    assert low < variance[200] / variance[800] / 4 < high
+
+
+def test_responses_agree_with_training():
+    """Tangents of trained networks, along random directions, against the theory's response functions."""
+    for setting in ("erf", "noise and decay"):
+        problem, step = SETTINGS[setting]
+        theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=6)
+        method = ld.FullBatch(step=step, responses=True)
+        runs = ld.simulate(problem, 800, 10, method=method, save_at=6)
+        table = ld.compare(theory, runs).table.loc[["R_w", "R_h", "R_star"]]
+        assert (table["verdict"] == "agrees").all(), table
+        assert (table["rms_per_cent"] < 10).all(), table
+
+
+def test_the_delay_of_a_setting_that_groks():
+    """γ = 3, α = 0.5, ε = 0.3: train and test loss drop in training when the theory says, test five times later."""
+    problem = quadratic(0.5, 0.3, 3.0, 0.3, 80.0)
+    theory = ld.solve(problem, ld.CausalSampling(step=0.5, **SAMPLES))
+    runs = runs_of(problem, 2000, 10, 0.5)
+    for name in ("train_drop", "test_drop", "grokking_delay"):
+        found = runs[name].values
+        assert np.isfinite(found).all()
+        error = np.hypot(
+            found.std(ddof=1) / np.sqrt(len(found)), float(theory.standard_error(name))
+        )
+        # A drop time is a smooth function of the curve, with a bias of order 1/D, below its error here.
+        bound = scipy.stats.t.isf(0.0005, len(found) - 1) * error
+        assert abs(found.mean() - float(theory[name])) < bound, name
+    assert 4.5 < float(theory["grokking_delay"]) < 7

@@ -90,7 +90,8 @@ def as_dataset(curves: Curves) -> xr.Dataset:
         axis: curves.coordinates.get(axis, np.arange(length))
         for axis, length in dataset.sizes.items()
     }
-    words = {"time": "time t = steps / N", "step": "training step"}[curves.axis]
+    usual = {"time": "time t = steps / N", "step": "training step"}[curves.axis]
+    words = curves.axis_words or usual
     coordinates[curves.axis] = (curves.axis, np.asarray(curves.times), {"long_name": words})
     return dataset.assign_coords(coordinates)
 

@@ -35,13 +35,15 @@ class Curves:
     """What a theory or one finite network returns.
 
     `observables` maps names to `Observable`; `axis` is "time" or "step" and `times` its values; `diverged_at` is the
-    first of them not reached because training diverged. `coordinates` are the labels of other axes, numbered from 0
-    unless given. `evidence` says how the numbers were obtained.
+    first of them not reached because training diverged; `axis_words` say what the axis is, unless it is steps / N or
+    steps. `coordinates` are the labels of other axes, numbered from 0 unless given. `evidence` says how the numbers
+    were obtained.
     """
 
     observables: dict[str, Observable]
     times: object
     axis: str = "time"
+    axis_words: str | None = None
     diverged_at: float | None = None
     coordinates: dict = dataclasses.field(default_factory=dict)
     evidence: dict = dataclasses.field(default_factory=dict)

@@ -1,5 +1,5 @@
 """Two-layer networks: online learning (`stream.py`, `ode.py`) and its finite networks (`finite.py`); a reused dataset
-(`reused.py`, `sampling.py`, `fixed_point.py`) and its finite networks (`full_batch.py`)."""
+(`reused.py`, `sampled_curves.py`, `sampling.py`, `fixed_point.py`) and its finite networks (`full_batch.py`)."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from learndyn.data import Dataset, Population, Stream
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent
 from learndyn.two_layer import figures as figures
-from learndyn.two_layer import finite, fixed_point, full_batch, ode, sampling
+from learndyn.two_layer import finite, fixed_point, full_batch, ode, sampled_curves, sampling
 from learndyn.two_layer.network import TwoLayer
 
 _folder = Path(__file__).parent
@@ -47,13 +47,6 @@ register(
         **_shared,
     )
 )
-
-
-def _solve_dataset(problem, method, save_at, seed, report):
-    module = fixed_point if isinstance(method, fixed_point.FixedPoint) else sampling
-    return module.solve(problem, method, save_at, seed, report)
-
-
 register(
     Theory(
         name="two_layer/dataset",
@@ -63,7 +56,7 @@ register(
         summary="full-batch descent on a reused dataset; grokking",
         exactness="exact as D → ∞",
         reference="Asymptotic dynamics for delayed feature learning, HiLD workshop 2024",
-        solve=_solve_dataset,
+        solve=sampled_curves.solve,
         finite=full_batch.finite,
         methods=(sampling.CausalSampling, fixed_point.FixedPoint),
         simulators=(full_batch.FullBatch,),

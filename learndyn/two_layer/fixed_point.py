@@ -1,18 +1,17 @@
 """`FixedPoint`: the limit of a two-layer network on a reused dataset by damped iteration of whole trajectories.
 
-The way of the paper (its appendix A.6): guess the order parameters at all times, sample whole trajectories, average, and
-go part of the way to the result, until nothing changes. One iteration costs as much as all of `CausalSampling`. Without
-damping, and with the same normals throughout, every iteration makes at least one more state exact, so that after as
-many iterations as states it ends at the result of `CausalSampling`.
+The way of the paper (its appendix A.6): guess the order parameters at all times, sample whole trajectories, average,
+and go part of the way to the result, until nothing changes. One iteration costs as much as all of `CausalSampling`.
+Without damping, and with the same normals throughout, every iteration makes at least one more state exact, so that
+after as many iterations as states it ends at the result of `CausalSampling`.
 """
 
 import numpy as np
 
 from learndyn.errors import NotConverged
 from learndyn.part import field, number, whole
-from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
-from learndyn.two_layer.sampled_curves import Batch, solve_in_batches
-from learndyn.two_layer.sampling import Sampling
+from learndyn.two_layer.reused import SampleProcess, WeightProcess
+from learndyn.two_layer.sampled_curves import Batch, Sampling
 
 
 class FixedPoint(Sampling):
@@ -26,53 +25,41 @@ class FixedPoint(Sampling):
     tolerance: float = field(number(above=0), default=1e-6)
     iterations: int = field(whole(1), default=200)
 
-
-def solve(problem, method: FixedPoint, save_at, seed: int, report):
-    """All observables at the recorded states, with standard errors."""
-
-    def iterate(setting: Setting, samples: int, seed, report) -> Batch:
-        return _iterate(setting, samples, seed, report, method)
-
-    return solve_in_batches(problem, method, save_at, seed, report, iterate)
-
-
-def _iterate(setting: Setting, samples: int, seed, report, method: FixedPoint) -> Batch:
-    """One batch, with the same normals in every iteration."""
-    n, K = setting.states, setting.hidden
-    weights = WeightProcess(setting)
-    process = SampleProcess(setting, samples, seed, weights.root)
-    batch = Batch(setting, weights, process)
-    L = np.zeros((n * K, n * K))
-    _online(batch)
-    before, change = None, np.inf
-    for iteration in range(method.iterations):
-        R_h, R_star = np.zeros_like(batch.R_h), np.zeros_like(batch.R_star)
-        for t in range(n):
-            process.advance(t, weights)
-            if batch.exploded(t):
-                raise NotConverged(
-                    f"iteration {iteration} of whole trajectories diverged at state {t} of {n}; use "
-                    "CausalSampling, or a smaller damping"
-                )
-            R_h[t, :, : t + 1], R_star[t] = process.response(t, weights)
-            report(0.0)
-        step = method.damping
-        batch.R_h += step * (R_h - batch.R_h)
-        batch.R_star += step * (R_star - batch.R_star)
-        L = _damped_factor(L, process.g.reshape(n * K, samples), step)
-        _weights_from(batch, L)
-        now = _watched(batch)
-        if before is not None:
-            change = np.max(np.abs(now - before))
-        if change <= method.tolerance:
-            batch.reached = n
-            return batch
-        before = now
-        report(min(0.99, (iteration + 1) / method.iterations))
-    raise NotConverged(
-        f"after {method.iterations} iterations a loss or overlap still changes by {change:.2g} of its scale; use more "
-        "iterations, another damping, or CausalSampling, which needs none"
-    )
+    def batch(self, setting, seed, report):
+        n, K = setting.states, setting.hidden
+        weights = WeightProcess(setting)
+        process = SampleProcess(setting, self.samples, seed, weights.root)
+        batch = Batch(setting, weights, process)
+        L = np.zeros((n * K, n * K))
+        _online(batch)
+        before, change = None, np.inf
+        for iteration in range(self.iterations):
+            R_h, R_star = np.zeros_like(batch.R_h), np.zeros_like(batch.R_star)
+            for t in range(n):
+                process.advance(t, weights)
+                if batch.exploded(t):
+                    raise NotConverged(
+                        f"iteration {iteration} of whole trajectories diverged at state {t} of {n}; use "
+                        "CausalSampling, or a smaller damping"
+                    )
+                R_h[t, :, : t + 1], R_star[t] = process.response(t, weights)
+                report(iteration / self.iterations)
+            step = self.damping
+            batch.R_h += step * (R_h - batch.R_h)
+            batch.R_star += step * (R_star - batch.R_star)
+            L = _damped_factor(L, process.g.reshape(n * K, self.samples), step)
+            _weights_from(batch, L)
+            now = _watched(batch)
+            if before is not None:
+                change = np.max(np.abs(now - before))
+            if change <= self.tolerance:
+                batch.reached = n
+                return batch
+            before = now
+        raise NotConverged(
+            f"after {self.iterations} iterations a loss or overlap still changes by {change:.2g} of its scale; use "
+            "more iterations, another damping, or CausalSampling, which needs none"
+        )
 
 
 def _watched(batch: Batch) -> np.ndarray:
@@ -110,5 +97,5 @@ def _advance(batch: Batch, t: int, L) -> None:
 def _damped_factor(L, g, step: float):
     """The lower-triangular factor of (1 − step) LLᵀ + step ⟨g gᵀ⟩, without forming either."""
     stacked = np.concatenate([np.sqrt(1 - step) * L.T, np.sqrt(step / g.shape[1]) * g.T])
-    upper = np.linalg.qr(stacked, mode="r")
+    upper = np.asarray(np.linalg.qr(stacked, mode="r"))
     return (upper * np.where(np.diagonal(upper) < 0, -1.0, 1.0)[:, None]).T

@@ -315,6 +315,7 @@ def finite(problem, size: int, method: FullBatch, save_at):
             observables(arrays, grid.axis),
             times[:reached],
             axis=grid.axis,
+            axis_words=grid.words,
             diverged_at=float(times[reached]) if reached < len(times) else None,
             coordinates={f"{grid.axis}2": times[:reached]},
             evidence={

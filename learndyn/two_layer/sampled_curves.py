@@ -1,5 +1,6 @@
 """From batches of samples to curves with standard errors, for both methods on a reused dataset."""
 
+import abc
 import concurrent.futures
 import os
 import threading
@@ -10,20 +11,45 @@ import jax
 import numpy as np
 import threadpoolctl
 
-from learndyn.errors import NotConverged
+from learndyn.errors import NotConverged, ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
 from learndyn.numerics.precision import float64
+from learndyn.part import field, whole
 from learndyn.theory import Curves
 from learndyn.two_layer.dataset_observables import drops, observables
 from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
 from learndyn.two_layer.stream import OrderParameters, equations
-from learndyn.two_layer.time_grid import time_grid
+from learndyn.two_layer.time_grid import TimeSteps, time_grid
 
 DIVERGED = 1e10
 """A train loss beyond this many times its first value counts as diverged."""
 UNTRUSTED_SHARE = 0.05
 """Where one sample of all batches carries more than this share of an average, its error bar is not to be trusted."""
+
+
+def power_of_two(value, name: str) -> int:
+    """A check: a power of two, as quasi-random samples need."""
+    value = whole(16)(value, name)
+    if value & (value - 1):
+        raise ProblemError(name, value, "must be a power of two")
+    return value
+
+
+class Sampling(TimeSteps, abstract=True):
+    """Base of the sampled methods: `batches` independent solves with `samples` quasi-random examples each.
+
+    Their mean is the result and their spread its standard error. The error falls as 1/√(samples·batches) or faster; the
+    bias of a batch is of order 1/samples. The same seed takes the same examples for every problem, so that results are
+    smooth in its parameters.
+    """
+
+    samples: int = field(power_of_two, default=1024)
+    batches: int = field(whole(2), default=8)
+
+    @abc.abstractmethod
+    def batch(self, setting: Setting, seed: np.random.SeedSequence, report) -> "Batch":
+        """One batch, solved; `report` is called with the fraction done."""
 
 
 class Batch:
@@ -76,8 +102,8 @@ class Batch:
         return gap
 
 
-def solve_in_batches(problem, method, save_at, seed: int, report, one: Callable) -> Curves:
-    """The mean over batches of `one(setting, samples, seed, report) -> Batch`, with standard errors."""
+def solve(problem, method: Sampling, save_at, seed: int, report) -> Curves:
+    """All observables at the recorded states: means over batches, with standard errors."""
     grid = time_grid(problem, method)
     saved = grid.saved(save_at)
     made, start = equations(problem)
@@ -102,7 +128,7 @@ def solve_in_batches(problem, method, save_at, seed: int, report, one: Callable)
     seeds = np.random.SeedSequence(seed).spawn(method.batches)
 
     def run(index: int, advance):
-        batch = one(setting, method.samples, seeds[index], advance)
+        batch = method.batch(setting, seeds[index], advance)
         kept = saved[saved < batch.reached]
         return batch.arrays(kept, test_losses), batch.process, batch.reached
 
@@ -129,6 +155,7 @@ def solve_in_batches(problem, method, save_at, seed: int, report, one: Callable)
         observables(arrays, grid.axis, errors),
         grid.times[kept],
         axis=grid.axis,
+        axis_words=grid.words,
         coordinates={f"{grid.axis}2": grid.times[kept]},
         diverged_at=float(grid.times[saved[len(kept)]]) if len(kept) < len(saved) else None,
         evidence=evidence | ({"warnings": warnings} if warnings else {}),

@@ -46,6 +46,11 @@ class Grid(NamedTuple):
     times: np.ndarray
     tau: np.ndarray
 
+    @property
+    def words(self) -> str:
+        """What the axis is."""
+        return "time t" if self.axis == "time" else "training step"
+
     def saved(self, save_at) -> np.ndarray:
         """The states that `save_at` asks for: steps, or the states nearest to the times."""
         if self.axis == "step":

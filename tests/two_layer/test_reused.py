@@ -3,14 +3,14 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import quad
+from scipy.integrate import quad, solve_ivp
 from scipy.stats import t as student_t
 
 import learndyn as ld
+from learndyn.grokking import drop_time
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.precision import float64
 from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
-from learndyn.two_layer.sampling import sweep
 from learndyn.two_layer.stream import equations
 from learndyn.two_layer.time_grid import time_grid
 from tests.two_layer.plain_reused import plain
@@ -52,12 +52,16 @@ def setting_of(problem, **grid) -> Setting:
     )
 
 
+def sweep(setting, samples, seed):
+    return ld.CausalSampling(samples=samples).batch(setting, seed, lambda done: None)
+
+
 def batches_of(problem, samples, count, **grid):
     """Independent batches."""
     with float64():
         setting = setting_of(problem, **grid)
         seeds = np.random.SeedSequence(0).spawn(count)
-        return setting, [sweep(setting, samples, seed, lambda done: None) for seed in seeds]
+        return setting, [sweep(setting, samples, seed) for seed in seeds]
 
 
 def within_errors(values, level=1e-4):
@@ -80,7 +84,7 @@ def test_sweep_is_the_plain_transcription(problem):
     with float64():
         setting = setting_of(problem)
         seed, S = np.random.SeedSequence(3), 128
-        batch = sweep(setting, S, seed, lambda done: None)
+        batch = sweep(setting, S, seed)
         K, M = setting.hidden, setting.teachers
         T = len(setting.tau)
         columns = QuasiNormals(S, seed).columns(0, M + K + 1 + T * K)
@@ -104,7 +108,7 @@ def test_stein_identities_hold_to_the_sampling_error(problem):
         for seed in np.random.SeedSequence(1).spawn(24):
             weights = WeightProcess(setting)
             process = SampleProcess(setting, 512, seed, weights.root)
-            batch = sweep(setting, 512, seed, lambda done: None)
+            batch = sweep(setting, 512, seed)
             h = [process.advance(t, batch.weights) for t in range(setting.states)]
             rho = batch.weights.root @ process._xi[: setting.teachers]
             C, A = batch.weights.overlaps(np.arange(setting.states))
@@ -155,7 +159,7 @@ def test_initial_losses_are_equal_and_exact():
 
 
 def test_infinite_ratio_is_the_population_flow():
-    """ratio → ∞ at small steps; extrapolation removes the first order of Euler's error, and the second bounds the rest."""
+    """ratio → ∞; extrapolation in the step removes the first order of Euler's error, and the second bounds the rest."""
     many = paper(ratio=1e8, time=6.0, decay=0.05)
     flow = ld.Problem(many.network, ld.Population(many.data.teacher), many.training)
     exact = ld.solve(flow, save_at=7)
@@ -373,3 +377,50 @@ def test_the_drop_times_of_the_setting_that_groks():
     for name in ("train_drop", "test_drop", "grokking_delay"):
         assert abs(float(solution[name]) - float(ten_per_cent[name])) < 1e-9
         assert 0 < float(solution.standard_error(name)) < 0.1 * float(solution[name])
+
+
+def online(y, alpha, eps, printed):
+    """The right-hand side of the paper's eq. (15) for two neurons, as printed or corrected."""
+    A, C = y[:2], y[2:].reshape(2, 2)
+    scale = 1 / 2 if printed else alpha / 2
+    bracket = 1 - (1 / 2 if printed else alpha * eps / 2) * np.trace(C)
+    dA = eps / 2 * bracket * A - scale * (1 + eps**2 * C) @ A + eps * A
+    if printed:
+        middle = sum(
+            np.outer(C[:, k], C[k]) * (2 + eps**2 * (C[:, k][:, None] + C[k][None])) for k in (0, 1)
+        )
+    else:
+        rows = C.sum(1)
+        middle = rows[:, None] + rows[None] + 2 * eps**2 * C @ C
+    dC = eps * bracket * C - scale * middle + 2 * eps * np.outer(A, A)
+    return np.concatenate([dA, dC.ravel()])
+
+
+def test_the_printed_online_equations_are_impossible():
+    """α = 1, ε = 0.5, t = 8: the corrected eq. (15) is the population flow, the printed one has A_1² > C_11."""
+    A0, C0 = np.array([0.3, -0.2]), np.array([[1.0, 0.1], [0.1, 1.2]])
+    network = ld.TwoLayer(ld.Polynomial([0, 1, 0.25]), C0, A0[:, None], readout=[0.5, 0.5])
+    data = ld.Population(ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]))
+    flow = ld.solve(ld.Problem(network, data, ld.GradientDescent(2.0, time=8.0)), save_at=2)
+    start = np.concatenate([A0, C0.ravel()])
+    ends = {}
+    for printed in (False, True):
+        found = solve_ivp(
+            lambda t, y, p=printed: online(y, 1.0, 0.5, p), (0, 8), start, rtol=1e-10, atol=1e-12
+        )
+        ends[printed] = found.y[:, -1]
+    np.testing.assert_allclose(ends[False][:2], flow["R"][-1, :, 0], rtol=1e-6)
+    np.testing.assert_allclose(ends[False][2:].reshape(2, 2), flow["Q"][-1], rtol=1e-6)
+    assert ends[True][0] ** 2 > ends[True][2]
+
+
+def test_small_scales_learn_later_by_the_logarithm():
+    """dt/d ln(1/α) of the time at which the loss halves is 1/(3ε), and not the 2/(3ε) of the paper's eq. (20)."""
+    eps, times = 0.5, []
+    for alpha in (1e-3, 1e-4, 1e-5):
+        problem = paper(alpha, eps, time=60.0)
+        flow = ld.Problem(problem.network, ld.Population(problem.data.teacher), problem.training)
+        solution = ld.solve(flow, save_at=2001)
+        times.append(drop_time(solution["time"].values, solution["test_loss"].values, 0.5))
+    slopes = np.diff(times) / np.log(10)
+    np.testing.assert_allclose(slopes, 1 / (3 * eps), rtol=0.02)

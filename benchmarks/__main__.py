@@ -2,11 +2,12 @@
 
 import sys
 
-from benchmarks import deep_linear, residual, two_layer
+from benchmarks import deep_linear, residual, reused, two_layer
 
 BENCHMARKS = {
     "deep_linear": deep_linear.run,
     "residual": residual.run,
+    "reused": reused.run,
     "two_layer": two_layer.run,
 }
 

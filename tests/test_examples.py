@@ -139,3 +139,22 @@ def test_the_best_rate_converges_with_depth_only_if_branches_are_scaled(tmp_path
     assert fixed_16 < 0.1 * fixed_8
     assert scaled_16 > 0.7 * scaled_8
     assert "infinitely deep" in outcome.stdout
+
+
+@pytest.mark.slow
+def test_the_network_that_groks_drops_when_the_theory_says(tmp_path):
+    outcome = python(EXAMPLES / "grokking.py", folder=tmp_path)
+    assert outcome.stderr == ""
+    assert "agreement in every observable" in outcome.stdout
+    assert (tmp_path / "grokking.png").stat().st_size > 0
+    found = {}
+    for line in outcome.stdout.splitlines()[-3:]:
+        name, _, rest = line.partition(": theory ")
+        theory, _, trained = rest.partition(", D = 1000: ")
+        found[name] = [tuple(map(float, part.split(" ± "))) for part in (theory, trained)]
+    assert list(found) == ["train_drop", "test_drop", "grokking_delay"]
+    for (theory, error), (mean, spread) in found.values():
+        # Both standard errors, from 8 batches and 8 seeds: Student's t with 7 degrees of freedom at 1e-3 is 5.4.
+        assert abs(theory - mean) < 5.4 * (error**2 + spread**2) ** 0.5
+        assert max(error / theory, spread / mean) < 0.1
+    assert found["grokking_delay"][0][0] > 4

@@ -1,39 +1,27 @@
 """From batches of samples to curves with standard errors, for both methods on a reused dataset."""
 
 import abc
-import concurrent.futures
-import os
-import threading
 from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import numpy as np
-import threadpoolctl
 
-from learndyn.errors import NotConverged, ProblemError
+from learndyn.batches import in_threads, mean_and_error, power_of_two, workers
+from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
-from learndyn.numerics.precision import float64
 from learndyn.part import field, whole
 from learndyn.theory import Curves
 from learndyn.two_layer.dataset_observables import drops, observables
 from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
-from learndyn.two_layer.stream import OrderParameters, equations
+from learndyn.two_layer.stream import Equations, OrderParameters, equations
 from learndyn.two_layer.time_grid import TimeSteps, time_grid
 
 DIVERGED = 1e10
 """A train loss beyond this many times its first value counts as diverged."""
 UNTRUSTED_SHARE = 0.05
 """Where one sample of all batches carries more than this share of an average, its error bar is not to be trusted."""
-
-
-def power_of_two(value, name: str) -> int:
-    """A check: a power of two, as quasi-random samples need."""
-    value = whole(16)(value, name)
-    if value & (value - 1):
-        raise ProblemError(name, value, "must be a power of two")
-    return value
 
 
 class Sampling(TimeSteps, abstract=True):
@@ -116,8 +104,7 @@ def solve(problem, method: Sampling, save_at, seed: int, report) -> Curves:
         decay=float(problem.training.weight_decay),
         noise=float(problem.data.noise),
     )
-    workers = min(method.batches, os.cpu_count() or 1)
-    needed = workers * setting.memory(method.samples)
+    needed = workers(method.batches) * setting.memory(method.samples)
     needed += 8.0 * 6 * method.batches * (len(saved) * setting.hidden) ** 2
     require_memory(
         needed,
@@ -132,7 +119,7 @@ def solve(problem, method: Sampling, save_at, seed: int, report) -> Curves:
         kept = saved[saved < batch.reached]
         return batch.arrays(kept, test_losses), batch.process, batch.reached
 
-    results = _in_threads(run, method.batches, workers, report)
+    results = in_threads(run, method.batches, report)
     reached = min(result[2] for result in results)
     watched = _watch([result[1] for result in results], setting, grid, reached)
     if reached <= last and grid.axis == "time":
@@ -162,44 +149,21 @@ def solve(problem, method: Sampling, save_at, seed: int, report) -> Curves:
     )
 
 
+@eqx.filter_jit
+def _losses(made: Equations, v, rule, Q, A):
+    def one(pair):
+        return 2 * made.test_loss(OrderParameters(*pair, v), rule)
+
+    return jax.lax.map(one, (Q, A))
+
+
 def _test_losses(problem) -> Callable:
     """⟨(y − ŷ)²⟩ on clean labels from Q (n, K, K) and A (n, K, M)."""
     made, start = equations(problem)
     rule = None
     if not closed_form(made.student, made.teacher):
         rule = gaussian_rule(sum(start.R.shape), 2**12, 1, seed=0).replicate(0)
-
-    @eqx.filter_jit
-    def losses(Q, A):
-        def one(Q, A):
-            return 2 * made.test_loss(OrderParameters(Q, A, start.v), rule)
-
-        return jax.lax.map(lambda pair: one(*pair), (Q, A))
-
-    return lambda Q, A: np.asarray(losses(Q, A))
-
-
-def _in_threads(run: Callable, count: int, workers: int, report) -> list:
-    """`run(0)` … `run(count − 1)` on threads; an exception in the main thread ends them all."""
-    stop, done = threading.Event(), np.zeros(count)
-
-    def one(index: int):
-        def advance(fraction: float):
-            if stop.is_set():
-                raise concurrent.futures.CancelledError
-            done[index] = fraction
-            report(float(np.mean(done)))
-
-        with float64():
-            return run(index, advance)
-
-    # The products of one batch are small: one thread for each batch is faster than many for each product.
-    single = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
-    with single, concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        try:
-            return [future.result() for future in [pool.submit(one, i) for i in range(count)]]
-        finally:
-            stop.set()
+    return lambda Q, A: np.asarray(_losses(made, start.v, rule, Q, A))
 
 
 def _mean_and_error(batches: list[dict], kept, reached: int, times) -> tuple[dict, dict]:
@@ -216,8 +180,7 @@ def _mean_and_error(batches: list[dict], kept, reached: int, times) -> tuple[dic
     arrays, errors = {}, {}
     for name in batches[0]:
         values = np.stack([cut(name, batch[name]) for batch in batches])
-        arrays[name] = values.mean(axis=0)
-        errors[name] = values.std(axis=0, ddof=1) / np.sqrt(count)
+        arrays[name], errors[name] = mean_and_error(values)
     # A drop is not linear in the curve: it is that of the mean curve, with its error by the jackknife.
     every = drops(times[:reached], curves["train"].mean(0), curves["test"].mean(0))
     without = [

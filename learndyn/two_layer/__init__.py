@@ -8,6 +8,7 @@ from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent
 from learndyn.two_layer import figures as figures
 from learndyn.two_layer import finite, fixed_point, full_batch, ode, sampled_curves, sampling
+from learndyn.two_layer import reused_figures as reused_figures
 from learndyn.two_layer.network import TwoLayer
 
 _folder = Path(__file__).parent

@@ -96,6 +96,9 @@ class TwoLayer(Network):
                 "must be 'mean'; for the sum multiply the learning rates by the number of examples"
             )
             raise ProblemError("training.loss", training.loss, allowed)
+        if training.criterion != "squared":
+            allowed = "must be 'squared' for a TwoLayer network"
+            raise ProblemError("training.criterion", training.criterion, allowed)
         if training.readout_learning_rate is not None and not self.train_readout:
             allowed = "has no effect on a fixed readout; set network.train_readout = true, or leave it out"
             raise ProblemError(

@@ -152,7 +152,7 @@ def solve(problem, method: Sampling, save_at, seed: int, report) -> Curves:
 @eqx.filter_jit
 def _losses(made: Equations, v, rule, Q, A):
     def one(pair):
-        return 2 * made.test_loss(OrderParameters(*pair, v), rule)
+        return 2 * made.test_loss(OrderParameters(pair[0], pair[1], v), rule)
 
     return jax.lax.map(one, (Q, A))
 

@@ -1,0 +1,201 @@
+"""The pictures of reused data are registered, can be drawn, and are in the paper's units."""
+
+import functools
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from learndyn.errors import NotConverged
+from learndyn.figures import figures
+from learndyn.solve import solve
+from learndyn.two_layer import reused_figures as drawn
+from learndyn.two_layer.sampling import CausalSampling
+from learndyn.two_layer.time_grid import RARE
+
+MAKERS = {
+    "grokking-1": drawn.figure_1,
+    "grokking-2": drawn.figure_2,
+    "grokking-3": drawn.figure_3,
+    "grokking-map": drawn.delay_map,
+}
+# Small enough for seconds; the panels and curves are those of the real figures.
+FEW = {"samples": 16, "batches": 2}
+SETTING = drawn.Setting(0.5, 0.3, 3.0, 20.0)
+TINY = {
+    "grokking-1": {"size": 30, "seeds": 2, "time": 10.0},
+    "grokking-2": {"size": 30, "seeds": 2, "time": 2.0},
+    "grokking-3": {"size": 30, "seeds": 2, "time": 2.0},
+    "grokking-map": {"count": 2, "horizon": 12.0, "gamma": 8.0},
+}
+
+
+class Stub(dict):
+    """Named values with standard errors, in place of a solution."""
+
+    def __init__(self, errors=None, **values):
+        super().__init__({name: xr.DataArray(value) for name, value in values.items()})
+        self.errors = errors or {}
+
+    def standard_error(self, name):
+        return xr.DataArray(self.errors[name])
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_figure_is_registered_with_a_caption_and_a_reference(name):
+    figure = {figure.name: figure for figure in figures()}[name]
+    assert figure.title
+    assert "HiLD" in figure.reference
+    assert 0 < figure.minutes <= 8
+    assert figure.make is MAKERS[name]
+    for parameter in ("α", "ε", "γ", "A₀", "The paper"):
+        assert parameter in figure.caption
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_figure_has_labelled_panels_and_reports_its_end(name, monkeypatch):
+    # One curve stands for all of the second figure, which differ by their numbers only.
+    found = functools.cache(
+        lambda size, seeds: solved(SETTING._replace(time=2.0), size, seeds, FEW)
+    )
+    solved = drawn._theory_and_runs
+    monkeypatch.setattr(drawn, "_theory_and_runs", lambda _, size, seeds, few: found(size, seeds))
+    reported = []
+    figure = MAKERS[name](reported.append, **TINY[name], **FEW)
+    assert all(earlier <= later for earlier, later in pairwise(reported))
+    assert reported[-1] == pytest.approx(1.0)
+    first = figure.axes[0]
+    for panel in figure.axes:
+        bar = panel.get_label() == "<colorbar>"
+        shared = panel.get_shared_y_axes().joined(first, panel) and panel is not first
+        assert panel.get_xlabel() or bar
+        assert panel.get_ylabel() or shared
+        assert panel.get_title() or bar
+        for line in panel.lines:
+            assert np.isfinite(np.asarray(line.get_ydata(), dtype=float)).all()
+
+
+def test_time_is_the_papers():
+    """At small α the alignments grow as exp(3εt/2) where their sum is 0; the correction is of order α."""
+    solution = solve(drawn.Setting(1e-7, 0.3, math.inf, 2.0).problem(), save_at=[2.0])
+    expected = 0.3 * math.exp(1.5 * 0.3 * 2.0)
+    np.testing.assert_allclose(solution["R"].values.ravel(), [expected, -expected], rtol=1e-5)
+
+
+def test_the_stable_step_is_that_of_the_curvature_at_the_solution():
+    alpha, epsilon, gamma = 0.4, 0.3, 3.0
+    length = 1 / math.sqrt(alpha * epsilon)
+    largest = (1 + epsilon * RARE * length) ** 2
+    # (K/α) Σ_i (α/K)² φ'(h_i)² over K = 2 units, for a rare sample and on average.
+    alone = alpha * largest / gamma
+    together = alpha * (1 + (epsilon * length) ** 2) * (1 + gamma**-0.5) ** 2
+    setting = drawn.Setting(alpha, epsilon, gamma, 1.0)
+    assert setting.stable_step() == pytest.approx(2 / max(alone, together))
+    assert alone > together
+    lazy = drawn.Setting(2.0, 0.05, gamma, 1.0)
+    assert lazy.stable_step() == pytest.approx(2 / (2.05 * (1 + gamma**-0.5) ** 2))
+    steps = setting.steps(0.5, first=0.01)
+    assert (steps["step"], steps["largest_step"]) == (0.01, 0.5 * setting.stable_step())
+
+
+def test_the_response_is_the_papers_and_has_no_diagonal():
+    """One short step after a push, R^h = ⟨M²⟩/γ with M_ij = εΔδ_ij − (α/K)φ'_iφ'_j."""
+    alpha, epsilon, gamma, step = 0.5, 0.3, 3.0, 1e-4
+    setting = drawn.Setting(alpha, epsilon, gamma, 2 * step)
+    method = CausalSampling(step=step, samples=2048, batches=8)
+    theory = solve(setting.problem(), method, save_at=3)
+    found = drawn._responses(theory, alpha)
+    assert np.isnan(found[np.triu_indices(3)]).all()
+    z, weights = np.polynomial.hermite_e.hermegauss(8)
+    rho, a, b = np.meshgrid(z, z, z, indexing="ij")
+    weight = np.einsum("i,j,k->ijk", weights, weights, weights) / (2 * math.pi) ** 1.5
+    # ⟨h_1h_2⟩ = 0 and ⟨h_iρ⟩ = ±0.3: what is left of h_1 and h_2 has the correlation 0.09/0.91.
+    rest, both = math.sqrt(0.91), 0.09 / 0.91
+    h = np.stack(
+        [0.3 * rho + rest * a, -0.3 * rho + rest * (both * a + math.sqrt(1 - both**2) * b)]
+    )
+    error = rho**2 / 2 - alpha / 2 * np.sum(h + epsilon / 2 * h**2, axis=0)
+    slope = 1 + epsilon * h
+    M = -alpha / 2 * slope[0] * slope + np.stack([epsilon * error, 0 * error])
+    expected = np.sum(weight * np.sum(M**2, axis=0)) / gamma
+    errors = theory.standard_error("R_h")
+    assert errors is not None
+    sampling = 2 / alpha / step * float(errors.values[1, 0, 0, 0])
+    # Five standard errors of eight batches, and terms of the order of the step.
+    assert abs(found[1, 0] - expected) < 5 * sampling + 10 * step
+    assert sampling < 0.02 * expected
+
+
+def test_steps_are_halved_until_no_sample_explodes(monkeypatch):
+    tried = []
+
+    def fails_twice(problem, method, save_at):
+        tried.append((method.step, method.growth, method.largest_step))
+        if len(tried) < 3:
+            raise NotConverged("single samples explode")
+        return "solved"
+
+    monkeypatch.setattr(drawn, "solve", fails_twice)
+    steps = {"step": 0.4, "growth": 0.1, "largest_step": 0.8}
+    assert drawn._theory(SETTING, steps, {}, None) == "solved"
+    assert tried == [(0.4, 0.1, 0.8), (0.2, 0.1, 0.4), (0.1, 0.1, 0.2)]
+    tried[:] = []
+    with pytest.raises(NotConverged):
+        drawn._theory(SETTING, steps, {}, None, halvings=1)
+
+
+def test_a_delay_is_relative_to_the_first_loss_and_to_the_labels(monkeypatch):
+    """Losses 3e^(−t) and 3e^(−t/4) fall below 0.075 at ln 40 and 4 ln 40; a test loss that stays has no delay."""
+    times = np.linspace(0, 20, 2001)
+    train = 3 * np.exp(-times)
+
+    def stub(test):
+        found = Stub(time=times, train_loss=train, test_loss=test, grokking_delay=7.0)
+        monkeypatch.setattr(drawn, "_theory", lambda *_: found)
+        return drawn._delays(SETTING, {})
+
+    # Linear interpolation between losses 0.01 apart in time has errors of 1e-5.
+    assert stub(3 * np.exp(-times / 4)) == pytest.approx((7.0, 4.0), rel=1e-4)
+    # The labels set the level: a tenth of the first loss is 0.3, which this test loss passes.
+    relative, absolute = stub(3 * np.exp(-times) + 0.1)
+    assert relative == 7.0
+    assert math.isnan(absolute)
+
+
+def test_cells_without_a_delay_are_hatched_and_have_no_number():
+    axes = Figure().subplots()
+    delays = np.array([[2.0, math.nan], [4.0, 8.0]])
+    drawn._draw_cells(axes, [0.1, 2.0], [0.2, 0.8], delays, LogNorm(2, 8))
+    (patch,) = axes.patches
+    assert patch.get_hatch()
+    # Column 1 is α = 2, row 0 is ε = 0.2.
+    assert patch.get_xy() == (0.5, -0.5)
+    numbers = {text.get_position(): text.get_text() for text in axes.texts}
+    assert numbers == {(0, 0): "2.0", (0, 1): "4.0", (1, 1): "8.0"}
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1", "2"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["0.2", "0.8"]
+
+
+def test_the_drops_are_marked_with_the_mean_and_standard_error_of_the_seeds():
+    names = ("train_drop", "test_drop", "grokking_delay")
+    theory = Stub(dict.fromkeys(names, 0.5), train_drop=10.0, test_drop=40.0, grokking_delay=4.0)
+    runs = Stub(train_drop=[9.0, 11.0], test_drop=[36.0, 44.0], grokking_delay=[3.8, 4.2])
+    axes = Figure().subplots()
+    drawn._mark_drops(axes, theory, runs, 0.1)
+    assert [line.get_xdata()[0] for line in axes.lines] == [10.0, 40.0]
+    words = axes.texts[-1].get_text()
+    assert "test drop: theory 40 ± 0.5, trained 40 ± 4" in words
+    assert "delay (ratio): theory 4 ± 0.5, trained 4 ± 0.2" in words
+    axes = Figure().subplots()
+    drawn._mark_drops(
+        axes,
+        theory,
+        Stub(train_drop=[9.0, 11.0], test_drop=[36.0, math.nan], grokking_delay=[3.8, math.nan]),
+        0.1,
+    )
+    assert not axes.texts
+    assert not axes.lines

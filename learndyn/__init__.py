@@ -13,7 +13,7 @@ from learndyn.activations import (
     activation,
 )
 from learndyn.compare import Comparison, compare
-from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream, Teacher
+from learndyn.data import Dataset, Points, Population, PowerLaw, Spectrum, Stream, Teacher
 from learndyn.deep_linear.causal import Causal
 from learndyn.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.deep_linear.finite import Descent
@@ -53,12 +53,22 @@ from learndyn.two_layer.full_batch import FullBatch
 from learndyn.two_layer.network import TwoLayer
 from learndyn.two_layer.ode import OrderParameterODE
 from learndyn.two_layer.sampling import CausalSampling
+from learndyn.wide.finite import WideDescent
+from learndyn.wide.methods import (
+    AlternatingIteration,
+    GradientIndependence,
+    KernelEvolution,
+    Perturbative,
+    StaticKernel,
+)
+from learndyn.wide.network import Wide
 
 __version__ = version("learndyn")
 
 __all__ = [
     "SGD",
     "Activation",
+    "AlternatingIteration",
     "BestRate",
     "CannotCompare",
     "Causal",
@@ -76,7 +86,9 @@ __all__ = [
     "Formula",
     "FullBatch",
     "GradientDescent",
+    "GradientIndependence",
     "Interrupted",
+    "KernelEvolution",
     "LearndynError",
     "Linear",
     "NoTheory",
@@ -85,7 +97,9 @@ __all__ = [
     "OrderParameterODE",
     "OverlapChain",
     "PerStep",
+    "Perturbative",
     "Piecewise",
+    "Points",
     "Polynomial",
     "Population",
     "PopulationDescent",
@@ -97,11 +111,14 @@ __all__ = [
     "ScaledSkip",
     "Solution",
     "Spectrum",
+    "StaticKernel",
     "Stream",
     "Teacher",
     "Theory",
     "TwoLayer",
     "WarmUp",
+    "Wide",
+    "WideDescent",
     "activation",
     "best_rate",
     "compare",

@@ -129,8 +129,10 @@ class GradientDescent(Training):
     Its length is `steps`, or `time` where the theory measures training in time; the network's page says which, and how
     the rate of the finite network follows from `learning_rate` (η). `readout_learning_rate` (η_v) is the rate of a
     trained readout, equal to `learning_rate` unless given. `momentum` (β) and `weight_decay` (λ) act as
-    B ← βB − η·gradient, W ← (1 − ηλ) W + B. `loss` says whether the loss of several examples is their
-    mean or sum.
+    B ← βB − η·gradient, W ← (1 − ηλ) W + B. `noise` (τ) is the temperature of Langevin noise √(2ητ)ζ added to every
+    weight at every step. `loss` says whether the loss of several examples is their mean or sum, and `criterion` what
+    the loss of one is: squared, ½(y − f)²; logistic, log(1 + e^(−yf)) with y = ±1; or cross_entropy,
+    −Σ_c y_c log softmax(f)_c with y the probabilities of the classes.
     """
 
     learning_rate: float | Schedule = field(_rate)
@@ -141,6 +143,7 @@ class GradientDescent(Training):
     noise: float = field(number(minimum=0), default=0.0)
     readout_learning_rate: float | Schedule | None = field(optional(_rate), default=None)
     loss: str = field(choice("mean", "sum"), default="mean")
+    criterion: str = field(choice("squared", "logistic", "cross_entropy"), default="squared")
 
     def validate(self):
         if (self.steps is None) == (self.time is None):
@@ -190,6 +193,24 @@ def impulse_response(training, steps: int):
     for t in range(steps):
         state, (kappa[t + 1], undriven[t + 1]) = advance(state, (force[0][t], force[1][t]))
     return kappa, undriven
+
+
+def undriven_correlation(training, steps: int) -> np.ndarray:
+    """C_W(t, s) = ⟨W(t)W(s)⟩ (T×T, T = steps + 1) of a weight that starts from N(0, 1) and feels no force.
+
+    With decay λ and Langevin noise of temperature τ: W ← (1 − η(t)λ) W + √(2η(t)τ) ζ(t).
+    """
+    eta = np.asarray(rates(training, steps), dtype=float)
+    keep = 1 - eta * training.weight_decay
+    decayed = np.concatenate([[1.0], np.cumprod(keep)])
+    C = np.outer(decayed, decayed)
+    if training.noise:
+        p = np.zeros((steps + 1, steps))  # what is left at t of the noise of step q
+        for t in range(steps):
+            p[t + 1] = keep[t] * p[t]
+            p[t + 1, t] = np.sqrt(2 * eta[t] * training.noise)
+        C = C + p @ p.T
+    return C
 
 
 def leaves_as_arrays(tree):

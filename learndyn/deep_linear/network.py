@@ -131,7 +131,12 @@ class DeepLinear(Network):
         if training.steps is None:
             allowed = "a DeepLinear network is trained for a number of `steps`"
             raise ProblemError("training.time", training.time, allowed)
-        for name, usual in (("noise", 0.0), ("readout_learning_rate", None), ("loss", "mean")):
+        for name, usual in (
+            ("noise", 0.0),
+            ("readout_learning_rate", None),
+            ("loss", "mean"),
+            ("criterion", "squared"),
+        ):
             if getattr(training, name) != usual:
                 allowed = f"must be left at {usual!r}: the theory of DeepLinear has no such term"
                 raise ProblemError(f"training.{name}", getattr(training, name), allowed)

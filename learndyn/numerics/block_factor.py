@@ -1,0 +1,44 @@
+"""A factor of a growing covariance matrix that may be singular, one block row after the other."""
+
+import numpy as np
+
+NEGLIGIBLE = 1e-10
+"""Directions with less than this share of the largest variance so far are dropped."""
+
+
+class BlockFactor:
+    """F with F Fᵀ = C, for a covariance C whose block rows C(t, s ≤ t) come one at a time.
+
+    A block is what is new at a time t. Its part that the past does not explain, C(t, t) − F(t, ·)F(t, ·)ᵀ, is
+    diagonalised and gets columns of its own for its directions above `NEGLIGIBLE`.
+    """
+
+    def __init__(self):
+        self._rows: list[np.ndarray] = []
+        self._whiteners: list[np.ndarray] = []
+        self._columns = [0]
+        self._largest = 0.0
+
+    @property
+    def rank(self) -> int:
+        """The number of columns so far."""
+        return self._columns[-1]
+
+    def append(self, covariance: list[np.ndarray]) -> np.ndarray:
+        """The rows of F of the next block, from its covariances with all blocks so far and, last, with itself."""
+        size = len(covariance[-1])
+        row = np.zeros((size, self.rank))
+        for s, past in enumerate(self._rows):
+            known, end = self._columns[s], self._columns[s + 1]
+            if end > known:
+                rest = covariance[s] - row[:, :known] @ past[:, :known].T
+                row[:, known:end] = rest @ self._whiteners[s]
+        rest = covariance[-1] - row @ row.T
+        values, vectors = np.linalg.eigh(0.5 * (rest + rest.T))
+        self._largest = max(self._largest, float(np.max(np.diagonal(covariance[-1]))))
+        kept = values > NEGLIGIBLE * self._largest
+        roots = np.sqrt(values[kept])
+        self._whiteners.append(vectors[:, kept] / roots)
+        self._columns.append(self.rank + int(kept.sum()))
+        self._rows.append(np.concatenate([row, vectors[:, kept] * roots], axis=1))
+        return self._rows[-1]

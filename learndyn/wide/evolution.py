@@ -1,0 +1,287 @@
+"""Solving wide networks: which solver suits the method, the activation and the depth, and what it gives."""
+
+import numpy as np
+
+from learndyn.activations import Linear, Polynomial, Relu
+from learndyn.batches import in_threads, mean_and_error, workers
+from learndyn.errors import NoTheory
+from learndyn.memory import require_memory
+from learndyn.numerics.rules import GRID_DIMENSIONS, gaussian_rule
+from learndyn.numerics.times import resolve_steps
+from learndyn.theory import Curves
+from learndyn.training import rates
+from learndyn.wide.alternating import alternate
+from learndyn.wide.approximations import (
+    gradient_independent_linear,
+    initial_kernels,
+    perturbative_linear,
+    _rates as plain_rates,
+    static_kernel,
+)
+from learndyn.wide.flow import flow
+from learndyn.wide.linear import linear_memory, solve_linear
+from learndyn.wide.methods import (
+    AlternatingIteration,
+    GradientIndependence,
+    KernelEvolution,
+    Perturbative,
+    SampledLayers,
+    WideMethod,
+)
+from learndyn.wide.observables import kernel_summaries, losses, observables
+from learndyn.wide.particles import Rule1, move, root_of
+from learndyn.wide.sampled import sweep
+from learndyn.wide.setting import Setting, setting
+
+PREACTIVATIONS = 512
+"""So many samples of the preactivations are kept."""
+
+
+def is_linear(activation) -> bool:
+    """Whether φ(h) = h."""
+    if isinstance(activation, Polynomial):
+        c = np.asarray(activation.coefficients)
+        return len(c) >= 2 and c[1] == 1 and not np.any(np.delete(c, 1))
+    return isinstance(activation, Linear)
+
+
+def solve(problem, method: WideMethod, save_at, seed: int, report) -> Curves:
+    """All observables at the recorded steps, or times of gradient flow."""
+    if problem.training.time is None:
+        saved = resolve_steps(save_at, problem.training.steps)
+        return descent(problem, method, saved, seed, report)
+    return flow(
+        problem,
+        save_at,
+        method.tolerance,
+        report,
+        lambda stepped, saved, advance: descent(stepped, method, saved, seed, advance),
+    )
+
+
+def descent(problem, method: WideMethod, saved: np.ndarray, seed: int, report) -> Curves:
+    """All observables of gradient descent after `saved` steps."""
+    made = setting(problem, int(saved[-1]))
+    if isinstance(method, SampledLayers):
+        exact = is_linear(made.activation) and not isinstance(method, AlternatingIteration)
+        if exact:
+            arrays, errors, reached, evidence = _linear(method, made, saved, report)
+        else:
+            if not isinstance(method, KernelEvolution):
+                plain_rates(made, type(method).__name__)
+            arrays, errors, reached, evidence = _sampled(problem, method, made, saved, seed, report)
+    else:
+        arrays, errors, reached, evidence = _without_samples(method, made, saved)
+    kept = saved[saved < reached]
+    f = arrays.pop("f")
+    test_targets = problem.data.test_targets
+    if "f_batches" in arrays:
+        each = [losses(made.loss, one[kept], test_targets) for one in arrays.pop("f_batches")]
+        for name in each[0]:
+            arrays[name], errors[name] = mean_and_error([one[name] for one in each])
+    else:
+        arrays |= losses(made.loss, f[kept], test_targets)
+    return Curves(
+        observables(arrays, "step", errors),
+        kept,
+        axis="step",
+        coordinates={"layer": np.arange(1, made.depth + 1), "step2": kept},
+        diverged_at=float(saved[len(kept)]) if len(kept) < len(saved) else None,
+        evidence={"size_symbol": "N"} | evidence,
+    )
+
+
+def _linear(method: SampledLayers, made: Setting, saved, report):
+    """Deep linear networks, without samples."""
+    require_memory(linear_memory(made), f"{made.states - 1} steps", "use fewer points or steps")
+    if isinstance(method, GradientIndependence):
+        found = gradient_independent_linear(made, report)
+    else:
+        found = solve_linear(made, report)
+    kept, p = saved[saved < found.reached], made.points
+    H, G = _at(found.H, kept), _at(found.G, kept)
+    arrays = {"f": found.f} | _from_linear(made, H, G)
+    if found.A is not None and found.B is not None:
+        # Linear units have the same gradient on every point, and only the sum of the responses to all is defined.
+        A, B = _at(found.A, kept), _at(found.B, kept)
+        arrays["A"] = np.repeat(A[:, :, :, :, None] / p, p, axis=4)
+        arrays["B"] = np.repeat(B[:, :, None], p, axis=2)
+    return arrays, {}, found.reached, {"solver": "exact, linear units"}
+
+
+def _at(array, kept):
+    """A two-time array (layer, t, x, s, y) at the recorded states."""
+    return array[:, kept][:, :, :, kept]
+
+
+def _from_linear(made: Setting, H, G) -> dict:
+    """Observables of linear units from H (L, n, p, n, p) and G (L, n, C, n, C)."""
+    every = np.ones(made.points)
+    G = np.einsum("ltcsd,m,a->ltmcsad", G, every, every)
+    return {"Phi": H, "G": G} | _summaries(made, H, G)
+
+
+def _without_samples(method: WideMethod, made: Setting, saved):
+    """The static kernel, and perturbation theory."""
+    if isinstance(method, Perturbative):
+        if not is_linear(made.activation):
+            raise NoTheory(
+                "perturbation theory is known for linear activations only; use StaticKernel"
+            )
+        found = perturbative_linear(made)
+        arrays = {"f": found["f"]} | _from_linear(
+            made, _at(found["H"], saved), _at(found["G"], saved)
+        )
+        # To the order γ_0², of which the product of corrected kernels has more.
+        arrays["kernel"] = found["kernel"][saved]
+        return arrays, {}, made.states, {"solver": "leading order in γ_0²"}
+    start, n, C = initial_kernels(made), len(saved), made.outputs
+    f = static_kernel(made, start.kernel)
+    Phi = np.broadcast_to(
+        start.Phi[1:, None, :, None], (made.depth, n, made.points, n, made.points)
+    )
+    G = np.einsum("lma,cd,t,s->ltmcsad", start.G[:-1], np.eye(C), np.ones(n), np.ones(n))
+    return (
+        {"f": f, "Phi": Phi, "G": G} | _summaries(made, Phi, G),
+        {},
+        made.states,
+        {"solver": "static kernel"},
+    )
+
+
+def _summaries(made: Setting, Phi, G) -> dict:
+    """The equal-time kernels: NTK, alignment and movement."""
+    n = Phi.shape[1]
+    now = np.arange(n)
+    equal = Phi[:, now, :, now].transpose(1, 0, 2, 3)
+    gradients = G[:, now, :, :, now].transpose(1, 0, 2, 3, 4, 5)
+    return {"kernel": tangent_kernel(made, equal, gradients)} | kernel_summaries(
+        equal, made.loss.targets
+    )
+
+
+def tangent_kernel(made: Setting, Phi, G) -> np.ndarray:
+    """K_μc,αc' = Σ_{ℓ=0}^L G^{ℓ+1} Φ^ℓ from equal-time kernels Φ (L, n, p, p), G (L, n, p, C, p, C)."""
+    n, p, C = Phi.shape[1], made.points, made.outputs
+    inputs = np.broadcast_to(made.K, (1, n, p, p))
+    below = np.concatenate([inputs, Phi[:-1]]) + made.bias
+    kernel = np.einsum("ltmcad,ltma->tmcad", G, below)
+    return kernel + Phi[-1][:, :, None, :, None] * np.eye(C)[None, None, :, None]
+
+
+def _sampled(problem, method: SampledLayers, made: Setting, saved, seed, report):
+    """Batches of particles or of sampled layers."""
+    seeds = np.random.SeedSequence(seed).spawn(method.batches)
+    if made.depth == 1 and isinstance(method, KernelEvolution):
+        run, evidence = _particle_batches(problem, method, made, saved, seeds)
+    else:
+        run, evidence = _deep_batches(method, made, saved, seeds)
+    results = in_threads(run, method.batches, report)
+    reached = min(result["reached"] for result in results)
+    count = int(np.sum(saved < reached))
+    arrays, errors = {}, {}
+    for name in results[0]:
+        if name in ("reached", "f", "preactivation"):
+            continue
+        values = [_first(name, result[name], count) for result in results]
+        arrays[name], errors[name] = mean_and_error(values)
+    arrays["f"] = np.mean([result["f"] for result in results], axis=0)
+    arrays["f_batches"] = [result["f"] for result in results]
+    arrays["preactivation"] = results[0]["preactivation"][:, :count]
+    evidence |= {"samples": method.samples, "batches": method.batches}
+    return arrays, errors, reached, evidence
+
+
+def _first(name: str, values, count: int):
+    """The first `count` recorded states of an observable."""
+    if name in ("alignment", "movement"):
+        return values[:, :count]
+    if name == "kernel":
+        return values[:count]
+    second = {"Phi": 3, "A": 3, "G": 4, "B": 4}[name]
+    return np.take(values[:, :count], range(count), axis=second)
+
+
+def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seeds):
+    training = problem.training
+    steps = made.states - 1
+    eta = np.asarray(rates(training, training.steps), dtype=float)[:steps]
+    rule = Rule1(eta, training.momentum, training.weight_decay, training.noise)
+    dimensions = root_of(made.K + made.bias).shape[1] + made.outputs
+    needed = 8.0 * 2 * method.samples * made.points * (len(saved) * (2 + made.outputs) + 12)
+    require_memory(
+        workers(method.batches) * needed, f"{steps} steps of particles", "use fewer samples"
+    )
+    few = dimensions <= GRID_DIMENSIONS
+    rules = gaussian_rule(dimensions, method.samples, method.batches, 0) if few else None
+
+    def run(index: int, advance):
+        if rules is None:
+            quadrature = gaussian_rule(
+                dimensions, method.samples, 1, _entropy(seeds[index])
+            ).replicate(0)
+        else:
+            quadrature = rules.replicate(index)
+        rng = np.random.default_rng(seeds[index])
+        found = move(made, rule, quadrature, saved, rng, advance)
+        flat = found.phi.reshape(-1, len(found.weights))
+        n, p, C = len(found.phi), made.points, made.outputs
+        Phi = ((flat * found.weights) @ flat.T).reshape(1, n, p, n, p)
+        flat = found.g.reshape(-1, len(found.weights))
+        G = ((flat * found.weights) @ flat.T).reshape(1, n, p, C, n, p, C)
+        samples = found.h[None, ..., :PREACTIVATIONS]
+        result = {"f": found.f, "Phi": Phi, "G": G, "preactivation": samples}
+        return result | _summaries(made, Phi, G) | {"reached": found.reached}
+
+    grid = "grid" if rules is not None else "quasi-random"
+    return run, {"solver": f"particles, {grid}"}
+
+
+def _entropy(seed: np.random.SeedSequence) -> int:
+    return int(seed.generate_state(1)[0])
+
+
+def _deep_batches(method: SampledLayers, made: Setting, saved, seeds):
+    stein = method.responses == "stein"
+    if method.responses == "auto":
+        stein = isinstance(made.activation, Relu)
+    n, p, C, L = made.states, made.points, made.outputs, made.depth
+    rows = float(n * p)
+    needed = 8.0 * L * (method.samples * rows * (5 + 3 * C) + rows**2 * (2 + 4 * C + C * C))
+    require_memory(
+        workers(method.batches) * needed,
+        f"{n - 1} steps of {p} points",
+        "use fewer samples or steps",
+    )
+
+    def run(index: int, advance):
+        if isinstance(method, AlternatingIteration):
+            found = alternate(
+                made,
+                method.samples,
+                seeds[index],
+                advance,
+                stein,
+                method.damping,
+                method.change,
+                method.iterations,
+            )
+        else:
+            independent = isinstance(method, GradientIndependence)
+            found = sweep(made, method.samples, seeds[index], advance, stein, independent)
+        kept = saved[saved < found.reached]
+        Phi = np.stack([layer.Phi[kept][:, :, kept] for layer in found.layers])
+        G = np.stack([layer.G[kept][:, :, :, kept] for layer in found.layers])
+        result = {
+            "f": found.f,
+            "Phi": Phi,
+            "G": G,
+            "A": np.stack([layer.A[kept][:, :, kept] for layer in found.layers]),
+            "B": np.stack([layer.B[kept][:, :, :, kept] for layer in found.layers]),
+            "preactivation": np.stack(
+                [np.stack([layer.h[t][:, :PREACTIVATIONS] for t in kept]) for layer in found.layers]
+            ),
+        }
+        return result | _summaries(made, Phi, G) | {"reached": found.reached}
+
+    return run, {"solver": "sampled layers", "responses": "stein" if stein else "adjoint"}

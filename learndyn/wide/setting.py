@@ -1,0 +1,106 @@
+"""What every theory of wide networks depends on: kernels of the inputs, the loss, and how weights move."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, log_expit, log_softmax, softmax
+
+from learndyn.activations import Activation
+from learndyn.training import impulse_response, undriven_correlation
+
+
+class Loss(NamedTuple):
+    """The loss 𝓛 of all trained points, and its force E = −∂𝓛/∂f.
+
+    `targets` y (P × C); `scale` is 1/P for the mean over points (not over outputs), 1 for the sum.
+    """
+
+    criterion: str
+    targets: np.ndarray
+    scale: float
+
+    def force(self, f: np.ndarray) -> np.ndarray:
+        """E (points × C) at the outputs f (points × C) of all points: zero for those that are not trained."""
+        E = np.zeros_like(f)
+        y, P = self.targets, len(self.targets)
+        trained = f[:P]
+        if self.criterion == "squared":
+            E[:P] = y - trained
+        elif self.criterion == "logistic":
+            E[:P] = y * expit(-y * trained)
+        else:
+            E[:P] = y - softmax(trained, axis=1)
+        return self.scale * E
+
+    def value(self, f: np.ndarray, targets=None) -> np.ndarray:
+        """𝓛 for outputs f (…, points, C) against `targets`, the trained ones unless given."""
+        y = self.targets if targets is None else targets
+        scale = self.scale if self.scale == 1 else 1 / len(y)
+        if self.criterion == "squared":
+            each = 0.5 * (y - f) ** 2
+        elif self.criterion == "logistic":
+            each = -log_expit(y * f)
+        else:
+            each = -y * log_softmax(f, axis=-1)
+        return scale * each.sum(axis=(-2, -1))
+
+
+class Setting(NamedTuple):
+    """A wide network on its points.
+
+    `K` (points × points) is the kernel of the inputs (test points last, biases not yet in it), `loss` that of the first
+    P points, `k` (states × states) the impulse response of a weight and `C_W` its undriven correlation.
+    """
+
+    activation: Activation
+    depth: int
+    gamma: float
+    bias: float
+    K: np.ndarray
+    loss: Loss
+    k: np.ndarray
+    C_W: np.ndarray
+
+    @property
+    def points(self) -> int:
+        """All points, test points included."""
+        return len(self.K)
+
+    @property
+    def trained(self) -> int:
+        """P."""
+        return len(self.loss.targets)
+
+    @property
+    def outputs(self) -> int:
+        """C."""
+        return self.loss.targets.shape[1]
+
+    @property
+    def states(self) -> int:
+        """T + 1."""
+        return len(self.k)
+
+
+def loss_of(problem) -> Loss:
+    """The loss of a problem's points."""
+    data, training = problem.data, problem.training
+    scale = 1 / data.trained if training.loss == "mean" else 1.0
+    return Loss(training.criterion, data.targets.reshape(data.trained, -1), scale)
+
+
+def setting(problem, steps: int, training=None) -> Setting:
+    """The setting of `steps` steps by a problem's training, or by another rule."""
+    network, data = problem.network, problem.data
+    rule = problem.training if training is None else training
+    k, _ = impulse_response(rule, steps)
+    return Setting(
+        activation=network.activation,
+        depth=network.depth,
+        gamma=float(network.richness),
+        bias=float(network.bias),
+        K=data.kernel(),
+        loss=loss_of(problem),
+        k=np.asarray(k),
+        C_W=undriven_correlation(rule, steps),
+    )

@@ -1,0 +1,51 @@
+"""Theory against finite wide networks, at widths 1000 and 4000.
+
+Every setting is compared with `compare` at level 0.01/2; sampled theories bring standard errors of their own. The variance
+of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the F distribution at the level 1e-3.
+"""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import learndyn as ld
+
+POINTS = ld.Points.random(4, 6, seed=1, test_points=2)
+TWO = ld.Points.random(4, 6, seed=2, outputs=2)
+
+
+def problem(depth, activation, richness, rate, steps=20, data=POINTS, bias=False, **training):
+    network = ld.Wide(depth, activation, richness, bias, centered=True)
+    return ld.Problem(network, data, ld.GradientDescent(rate, steps=steps, **training))
+
+
+SETTINGS = {
+    "linear, three layers": problem(3, "linear", 1.0, 0.2),
+    "tanh, lazy": problem(1, "tanh", 0.1, 1.0),
+    "tanh, one layer": problem(1, "tanh", 2.0, 0.5),
+    "tanh, two layers": problem(2, "tanh", 1.0, 0.5),
+    "tanh, three layers": problem(3, "tanh", 1.0, 0.4, steps=12),
+    "erf, two layers": problem(2, "erf", 1.0, 0.4),
+    "relu, one layer": problem(1, "relu", 1.0, 0.5),
+    "relu, two layers": problem(2, "relu", 0.7, 0.4, steps=12),
+    "weight decay": problem(2, "tanh", 1.0, 0.5, weight_decay=0.1),
+    "momentum": problem(2, "tanh", 1.0, 0.2, momentum=0.6),
+    "two outputs": problem(2, "tanh", 1.0, 0.5, data=TWO),
+    "biases, logistic": problem(2, "tanh", 1.0, 1.0, bias=True, criterion="logistic"),
+}
+SAVED = 5
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
+    asked = SETTINGS[setting]
+    theory = ld.solve(asked, save_at=SAVED)
+    runs = ld.simulate(asked, 1000, 10, save_at=SAVED)
+    comparison = ld.compare(theory, runs, level=0.01 / 2)
+    assert comparison.agrees, comparison
+    variance = {}
+    for size in (250, 1000):
+        runs = ld.simulate(asked, size, 30, save_at=SAVED, first_seed=100)
+        variance[size] = float(((runs["prediction"] - theory["prediction"])[:, 1:] ** 2).mean())
+    low, high = scipy.stats.f.ppf([0.0005, 0.9995], 30, 30)
+    assert low < variance[250] / variance[1000] / 4 < high

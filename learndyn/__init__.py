@@ -53,6 +53,7 @@ from learndyn.two_layer.full_batch import FullBatch
 from learndyn.two_layer.network import TwoLayer
 from learndyn.two_layer.ode import OrderParameterODE
 from learndyn.two_layer.sampling import CausalSampling
+from learndyn.wide.comparison import Approximations, approximations
 from learndyn.wide.finite import WideDescent
 from learndyn.wide.methods import (
     AlternatingIteration,
@@ -69,6 +70,7 @@ __all__ = [
     "SGD",
     "Activation",
     "AlternatingIteration",
+    "Approximations",
     "BestRate",
     "CannotCompare",
     "Causal",
@@ -120,6 +122,7 @@ __all__ = [
     "Wide",
     "WideDescent",
     "activation",
+    "approximations",
     "best_rate",
     "compare",
     "ensemble_loss",

@@ -199,7 +199,7 @@ def test_words_of_the_dictionary_exist():
     known = set()
     for theory in ld.theories():
         known |= set(ld.solve(ld.Problem.from_toml(theory.template), save_at=3).observables)
-    without_symbol = {"bias", "width_variance", "data_variance", "alignment"}
+    without_symbol = {"bias", "width_variance", "data_variance", "alignment", "movement"}
     assert set(re.findall(r'\["(\w+)"\]', text)) == known - without_symbol
 
 

@@ -107,7 +107,7 @@ def perturbative_linear(setting: Setting, memory: bool = True) -> dict[str, np.n
     A dictionary of `kernel` (n, points, C, points, C), f (n, points, C) and, with `memory`, H (L, n, points, n, points)
     and G (L, n, C, n, C).
     """
-    eta = _rates(setting, "the expansion in γ_0²")
+    eta = plain_rates(setting, "the expansion in γ_0²")
     if setting.bias:
         raise NoTheory("the expansion in γ_0² is known without biases only; set bias to false")
     K, L, gamma, C = setting.K, setting.depth, setting.gamma, setting.outputs
@@ -156,11 +156,11 @@ def gradient_independent_linear(
     setting: Setting, report=lambda fraction: None, memory: bool = True
 ) -> LinearSolution:
     """A deep linear network with A = B = 0 in the equations of all fields; f is moved by the kernel at equal times."""
-    _rates(setting, "gradient independence")
+    plain_rates(setting, "gradient independence")
     return sweep(setting, report, memory, responses=False)._replace(A=None, B=None)
 
 
-def _rates(setting, what):
+def plain_rates(setting: Setting, what: str) -> np.ndarray:
     """η(t), or `NoTheory` for a rule that is not plain gradient descent."""
     eta = np.diagonal(setting.k, -1)
     plain = np.tril(np.broadcast_to(np.append(eta, 0.0), setting.k.shape), -1)

@@ -15,7 +15,7 @@ from learndyn.wide.approximations import (
     gradient_independent_linear,
     initial_kernels,
     perturbative_linear,
-    _rates as plain_rates,
+    plain_rates,
     static_kernel,
 )
 from learndyn.wide.flow import flow

@@ -50,8 +50,8 @@ def observables(arrays: dict, axis: str, errors: dict | None = None) -> dict[str
             i for i, dim in enumerate(dims) if dim in ("output", "output2") and values.shape[i] == 1
         )
         kept = tuple(dim for i, dim in enumerate(dims) if i not in single)
-        # Single samples of a distribution have nothing to agree with.
-        judged = name != "preactivation"
+        # Single samples of a distribution have nothing to agree with; a norm of little is mostly that of the noise.
+        judged = name not in ("preactivation", "movement")
         error = None if error is None else np.squeeze(np.asarray(error), axis=single)
         found[name] = Observable(kept, np.squeeze(values, axis=single), words, "1", judged, error)
     return found

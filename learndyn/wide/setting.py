@@ -12,12 +12,17 @@ from learndyn.training import impulse_response, undriven_correlation
 class Loss(NamedTuple):
     """The loss 𝓛 of all trained points, and its force E = −∂𝓛/∂f.
 
-    `targets` y (P × C); `scale` is 1/P for the mean over points (not over outputs), 1 for the sum.
+    `targets` y (P × C); `mean` over points (not over outputs), or their sum.
     """
 
     criterion: str
     targets: np.ndarray
-    scale: float
+    mean: bool
+
+    @property
+    def scale(self) -> float:
+        """1/P for the mean, 1 for the sum."""
+        return 1 / len(self.targets) if self.mean else 1.0
 
     def force(self, f: np.ndarray) -> np.ndarray:
         """E (points × C) at the outputs f (points × C) of all points: zero for those that are not trained."""
@@ -35,7 +40,7 @@ class Loss(NamedTuple):
     def value(self, f: np.ndarray, targets=None) -> np.ndarray:
         """𝓛 for outputs f (…, points, C) against `targets`, the trained ones unless given."""
         y = self.targets if targets is None else targets
-        scale = self.scale if self.scale == 1 else 1 / len(y)
+        scale = 1 / len(y) if self.mean else 1.0
         if self.criterion == "squared":
             each = 0.5 * (y - f) ** 2
         elif self.criterion == "logistic":
@@ -85,8 +90,8 @@ class Setting(NamedTuple):
 def loss_of(problem) -> Loss:
     """The loss of a problem's points."""
     data, training = problem.data, problem.training
-    scale = 1 / data.trained if training.loss == "mean" else 1.0
-    return Loss(training.criterion, data.targets.reshape(data.trained, -1), scale)
+    targets = data.targets.reshape(data.trained, -1)
+    return Loss(training.criterion, targets, training.loss == "mean")
 
 
 def setting(problem, steps: int, training=None) -> Setting:

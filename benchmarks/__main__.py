@@ -2,13 +2,14 @@
 
 import sys
 
-from benchmarks import deep_linear, residual, reused, two_layer
+from benchmarks import deep_linear, residual, reused, two_layer, wide
 
 BENCHMARKS = {
     "deep_linear": deep_linear.run,
     "residual": residual.run,
     "reused": reused.run,
     "two_layer": two_layer.run,
+    "wide": wide.run,
 }
 
 

@@ -10,8 +10,8 @@ from learndyn.wide.setting import Setting
 def outputs(setting: Setting, damping: float) -> Iterator[np.ndarray]:
     """f (states × points) of one iteration after the other, for plain gradient descent and one output.
 
-    With C_μ(t, s) = A^{ℓ−1}_μ + ηγ_0 Σ_α E_α(s) H^{ℓ−1}_μα(t, s) and D_α(t, s) = B^ℓ_α + ηγ_0 E_α(s) G^{ℓ+1}(t, s), every
-    layer goes the part `damping` of the way to
+    With C_μ(t, s) = A^{ℓ−1}_μ + ηγ_0 Σ_α E_α(s) H^{ℓ−1}_μα(t, s) and D_α(t, s) = B^ℓ_α + ηγ_0 E_α(s) G^{ℓ+1}(t, s),
+    every layer goes the part `damping` of the way to
 
         H^ℓ = (1 − C D)^{-1} [H^{ℓ−1} + C G^{ℓ+1} Cᵀ] (1 − C D)^{-⊤},    A^ℓ = (1 − C D)^{-1} C,
         G^ℓ = (1 − D C)^{-1} [G^{ℓ+1} + D H^{ℓ−1} Dᵀ] (1 − D C)^{-⊤},    B^{ℓ−1} = (1 − D C)^{-1} D.

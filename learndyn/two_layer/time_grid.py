@@ -20,7 +20,7 @@ from learndyn.training import as_schedule, rates
 
 RARE = 5.0
 """Fields up to this many standard deviations must be stable; about one sample in two millions is beyond."""
-SAFETY = 0.25
+SAFETY = 0.5
 """The automatic step is this fraction of the largest stable one."""
 MOST_STEPS = 20_000
 """More steps than this are refused: neither theory nor training would end."""
@@ -30,7 +30,7 @@ class TimeSteps(Part, abstract=True):
     """Base of the methods for two-layer networks on a `Dataset`: the steps in time that follow gradient flow.
 
     They matter where training has a `time`; where it has `steps` they are its own, and these fields stay unset. The
-    first step is `step` (a quarter of the largest stable one unless given); each further one is longer by the factor
+    first step is `step` (half of the largest stable one unless given); each further one is longer by the factor
     1 + `growth`, up to `largest_step`.
     """
 

@@ -11,6 +11,7 @@ from learndyn.data import Points
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent
 from learndyn.wide import evolution, finite
+from learndyn.wide import figures as figures
 from learndyn.wide.methods import (
     AlternatingIteration,
     GradientIndependence,

@@ -1,9 +1,10 @@
 """Theory against finite two-layer networks on a reused dataset, at D = 1000 and 3500.
 
 Every setting is compared at both sizes (the larger one in the slow suite, but for two of them) with `compare` at level
-0.01/2 (two looks); the theory is sampled, and its standard errors are part of the error bars. The variance of the loss of single runs around the theory must fall as 1/D:
-from 200 to 800 by 4. Times within a run are strongly correlated, so that 30 seeds give an estimate with no more than 30
-degrees of freedom; the bounds are those of the F distribution at the level 1e-3.
+0.01/2 (two looks); the theory is sampled, and its standard errors are part of the error bars. The variance of the loss
+of single runs around the theory must fall as 1/D: from 200 to 800 by 4. Times within a run are strongly correlated, so
+that 30 seeds give an estimate with no more than 30 degrees of freedom; the bounds are those of the F distribution at
+the level 1e-3.
 """
 
 import numpy as np

@@ -5,7 +5,6 @@ variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 
 level 1e-3.
 """
 
-import numpy as np
 import pytest
 import scipy.stats
 

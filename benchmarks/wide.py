@@ -58,14 +58,15 @@ def against_eq_11(points: int, steps: int, damping: float) -> None:
     else:
         raise RuntimeError("the iteration did not settle")
     count = next(i for i, f in enumerate(found) if _largest(f - found[-1]) < 1e-6)
-    reference = f"{count} iterations of eq. (11), damping {damping:g}"
+    words = "undamped" if damping == 1 else f"damping {damping:g}"
+    reference = f"{count} iterations of eq. (11), {words}"
     what = f"exact, linear, L = 3, P = {points}, T = {steps}"
     row(what, seconds, reference, count * min(np.diff(clock)))
     print(f"    the limit of the iteration is {_largest(found[-1] - exact):.1g} = O(η) off")
 
 
 def against_alternation(what: str, made: ld.Problem, samples: int, batches: int) -> None:
-    """The paper's alternating iteration, until no output changes by 1e-3, less than most standard errors."""
+    """The paper's alternating iteration, until no output changes by 1e-3, less than its own standard error."""
     sweep_method = ld.KernelEvolution(samples=samples, batches=batches)
     causal = ld.solve(made, sweep_method)
     seconds = best(lambda: ld.solve(made, sweep_method), 3)

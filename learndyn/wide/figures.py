@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from learndyn.activations import as_activation
 from learndyn.data import Points
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.plotting import COLOURS, SAMPLED_BAND, THEORY_COLOUR
@@ -48,7 +49,8 @@ class Setting(NamedTuple):
 
         With decay the network forgets its initial function, and would be left with what was subtracted.
         """
-        network = Wide(self.depth, self.activation, richness, centered=self.weight_decay == 0)
+        activation = as_activation(self.activation)
+        network = Wide(self.depth, activation, richness, centered=self.weight_decay == 0)
         training = GradientDescent(self.rate, steps=self.steps, weight_decay=self.weight_decay)
         return Problem(network, self.points, training)
 
@@ -100,6 +102,11 @@ def _draw_points(axes: Axes, x, runs: np.ndarray, colour: str, **look) -> None:
     axes.errorbar(x, runs.mean(axis=0), spread, **look)
 
 
+def _parts(figure, rows: int, columns: int, **ratios) -> list:
+    """The figure in parts, each with panels and a title of its own."""
+    return list(figure.subfigures(rows, columns, **ratios))
+
+
 def _some(states: int, count: int = 12) -> np.ndarray:
     """A few of the states, for the points of networks."""
     return np.unique(np.linspace(0, states - 1, count).round().astype(int))
@@ -114,7 +121,7 @@ def _finish(axes: Axes, title: str, legend: dict | None = None, **settings) -> N
         axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 1.8} | legend))
 
 
-def _draw_maps(block, title: str, rows: dict[str, np.ndarray], layers: Sequence[int], **look):
+def _draw_maps(block, title: str, rows: dict[str, np.ndarray], layers, **look):
     """Heat maps, a row for each name, a column for each layer, with one colour scale.
 
     The scale has all values, or those of the rows `scale`. The axes are `axis`, in `words` the values.
@@ -132,7 +139,7 @@ def _draw_maps(block, title: str, rows: dict[str, np.ndarray], layers: Sequence[
                 axes.set_title(f"ℓ = {layer}", fontsize=8)
             if axes in panels[-1]:
                 axes.set_xlabel(axis[0], fontsize=8)
-        row[0].set_ylabel(f"{name}\n{axis[1]}", fontsize=8)
+        row[0].set_ylabel(f"{name}\n{axis[1]}", fontsize=7)
     block.suptitle(title, fontsize=10)
     extend = "neither" if len(scale) == len(rows) else "both"
     bar = block.colorbar(image, ax=panels, shrink=0.85, pad=0.02, extend=extend)
@@ -163,7 +170,7 @@ def figure_1(
     method = KernelEvolution(samples=samples, batches=batches)
     richest = 2.0
     figure = Figure(figsize=(11.4, 7.6), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.05))
+    top, bottom = _parts(figure, 2, 1, height_ratios=(1, 1.05))
     losses, histogram, widening = top.subplots(1, 3)
     theory = runs = None
     for done, richness in enumerate((0.2, 1.0, richest)):
@@ -183,7 +190,7 @@ def figure_1(
     _draw_widths(widening, theory, setting.problem(richest), widths, repeats, report)
     Phi, layers = theory["Phi"].values, theory["layer"].values
     network = runs["Phi"].values[0]
-    left, right = bottom.subfigures(1, 2)
+    left, right = _parts(bottom, 1, 2)
     rows = {"theory": _final(Phi, order), "network": _final(network, order)}
     words = "$Φ^ℓ_{μα}(T, T)$"
     _draw_maps(left, "(d) kernels at the end", rows, layers, words=words, **OVER_POINTS)
@@ -216,7 +223,7 @@ def _draw_histogram(axes: Axes, theory: Solution, runs: Solution) -> None:
 def _draw_widths(axes: Axes, theory: Solution, problem: Problem, widths, repeats, report) -> None:
     """1 − A between the kernels of the theory and of networks, over all points and times."""
     missing: dict[str, list] = {"Phi": [], "G": []}
-    few = _some(problem.training.steps + 1, 9)
+    few = _some(len(theory["step"]), 9)
     for done, width in enumerate(widths):
         runs = simulate(problem, width, repeats, save_at=few)
         for name, found in missing.items():
@@ -249,7 +256,7 @@ def figure_2(report, size: int = 1000, seeds: int = 4, steps: int = 60, points: 
     data = Points.random(points, 2 * points, seed=0)
     order, richness, states = by_target(data), 1.0, steps + 1
     figure = Figure(figsize=(9.0, 11.6), layout="constrained")
-    top, middle, *bottom = figure.subfigures(4, 1, height_ratios=(1, 1.2, 0.85, 0.85))
+    top, middle, *bottom = _parts(figure, 4, 1, height_ratios=(1, 1.2, 0.85, 0.85))
     losses, moving = top.subplots(1, 2)
     theory = network = None
     depths, few = (1, 2, 5), _some(states)
@@ -374,7 +381,7 @@ def figure_4(
     order, states = by_target(setting.points), setting.all_states()
     few = _some(states, 31)
     figure = Figure(figsize=(11.0, 9.6), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1, 2.2))
+    top, bottom = _parts(figure, 2, 1, height_ratios=(1, 2.2))
     losses, aligned = top.subplots(1, 2)
     alignments: dict[str, list] = {name: [] for name in THEORIES}
     columns = [0, 2, 4]
@@ -404,7 +411,7 @@ def figure_4(
     words = "$A(H^ℓ, H^ℓ_{NN})$, mean over ℓ"
     title = "(b) alignment with the network's kernels"
     _finish(aligned, title, {"loc": "lower left"}, xlabel="richness γ₀", ylabel=words)
-    left, right = bottom.subfigures(1, 2)
+    left, right = _parts(bottom, 1, 2)
     layers = [column + 1 for column in columns]
     look = {"words": "$H^ℓ_{μα}(T, T)$", "scale": ("network", "full theory"), **OVER_POINTS}
     _draw_maps(left, f"(c) kernels at the end, γ₀ = {shown:g}", ends, layers, **look)
@@ -418,13 +425,13 @@ _shared = (
     "ηγ₀²N on the loss ⟨(y − f)²⟩/2, a mean over the points; A(X, Y) is the cosine of two kernels. Lines: theory; "
     "points: mean and standard deviation over trained networks."
 )
-_points = "inputs x ~ N(0, 1) and targets ±1 at random (the paper has two classes of CIFAR-10)"
+_points = "inputs x ~ N(0, 1) and targets ±1 at random"
 for _name, _title, _caption, _minutes, _make in (
     (
         "wide-1",
         "Features of a deep tanh network move as the theory says",
         f"{_shared} tanh, L = 3, P = 5 points of dimension D = 10, {_points}, η = 0.5, 30 steps; the paper has P = 10 "
-        "and N = 2500 and prints neither η nor γ₀. The theory has 4 × 1024 samples, with bands of two standard errors. "
+        "images of CIFAR-10 and N = 2500, and does not print η. The theory has 4 × 1024 samples, with bands of two standard errors. "
         "(a) Loss, 4 networks of N = 1000 with their initial function subtracted. (b)–(e) γ₀ = 2. (b) Preactivations "
         "of the last layer on all points, 512 samples of the theory and 4 × 1000 neurons. (c) 1 − A for Φ^ℓ and G^ℓ "
         "over all points and 9 × 9 times, 6 networks each: it falls as 1/N, and more of it is in G^1 and G^2 than in "

@@ -431,13 +431,13 @@ for _name, _title, _caption, _minutes, _make in (
         "wide-1",
         "Features of a deep tanh network move as the theory says",
         f"{_shared} tanh, L = 3, P = 5 points of dimension D = 10, {_points}, η = 0.5, 30 steps; the paper has P = 10 "
-        "images of CIFAR-10 and N = 2500, and does not print η. The theory has 4 × 1024 samples, with bands of two standard errors. "
-        "(a) Loss, 4 networks of N = 1000 with their initial function subtracted. (b)–(e) γ₀ = 2. (b) Preactivations "
-        "of the last layer on all points, 512 samples of the theory and 4 × 1000 neurons. (c) 1 − A for Φ^ℓ and G^ℓ "
-        "over all points and 9 × 9 times, 6 networks each: it falls as 1/N, and more of it is in G^1 and G^2 than in "
-        "G^3, as the paper says; but for Φ it is largest in the first layer, not in the last, whose kernel is here "
-        "mostly the part yyᵀ. (d) Kernels at the end, points with target −1 first, theory and one network; (e) traces "
-        "over the points at two times.",
+        "images of CIFAR-10 and N = 2500, and does not print η. The theory has 4 × 1024 samples, with bands of two "
+        "standard errors. (a) Loss, 4 networks of N = 1000 with their initial function subtracted. (b)–(e) γ₀ = 2. "
+        "(b) Preactivations of the last layer on all points, 512 samples of the theory and 4 × 1000 neurons. (c) "
+        "1 − A for Φ^ℓ and G^ℓ over all points and 9 × 9 times, 6 networks each: it falls about as 1/N, and is larger "
+        "for G^1 and G^2 than for G^3, as the paper says; but for Φ it is largest in the first layer, not in the last, "
+        "whose kernel is here mostly the part yyᵀ. (d) Kernels at the end, points with target −1 first, theory and one "
+        "network; (e) traces over the points at two times.",
         1.0,
         figure_1,
     ),
@@ -474,9 +474,9 @@ for _name, _title, _caption, _minutes, _make in (
         "A = B = 0); and the leading order in γ₀², with the factor of the tangent kernel L(L+1)²(L+2)/12 for the "
         "paper's L(L+1)/2. (b) Cosine with the network's H^ℓ over all points and 31 × 31 times, mean over ℓ: from 0.98 "
         "for all four at γ₀ = 0.1, where it is the noise of N = 1000, to 0.99, 0.69, 0.94 and 0.86 at γ₀ = 2. Gradient "
-        "independence recovers in this measure, which knows no size of kernels, but not in the loss. (c) Points with "
-        "target −1 first; (d) traces over the points. Colours are those of the network and the full theory; values of "
-        "order γ₀² beyond them are cut.",
+        "independence recovers in this measure, which knows no size of kernels; its final loss in (a) is five times "
+        "too large. (c) Points with target −1 first; (d) traces over the points. Colours are those of the network and "
+        "the full theory; values of order γ₀² beyond them are cut.",
         0.8,
         figure_4,
     ),

@@ -22,7 +22,8 @@ class Wide(Network):
 
     so that the raw rate is η γ_0² N; momentum, decay and noise as `GradientDescent` says. With `bias`, every hidden
     layer has biases b ~ N(0, 1), trained too: h^1 = W^0 x/√D + b^0, h^{ℓ+1} = W^ℓ φ(h^ℓ)/√N + b^ℓ. With `centered`,
-    finite networks have their initial function subtracted, which the limit does by itself: f = 0 at the start.
+    finite networks have their initial function subtracted, which the limit does by itself: f = 0 at the start. (Weight
+    decay makes a network forget what was subtracted: leave such networks uncentred.)
 
     Training has `steps`, exact for any rate, or a `time`, gradient flow: t = Σ η.
     """

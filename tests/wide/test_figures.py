@@ -1,6 +1,7 @@
 """The pictures of wide networks are registered, can be drawn, and show what their captions say."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ FEW = {"size": 20, "steps": 6}
 TINY = {
     "wide-1": FEW | {"seeds": 2, "widths": (10, 20), "repeats": 2, "samples": 16, "batches": 2},
     "wide-2": FEW | {"seeds": 2, "points": 4},
-    "wide-3": FEW | {"seeds": 2, "richnesses": (0.2, 1.0), "samples": 16, "batches": 2},
+    "wide-3": FEW | {"seeds": 2, "richnesses": (0.2, 1.0), "samples": 32, "batches": 2},
     "wide-4": FEW | {"points": 4, "richnesses": (0.5, 1.5)},
 }
 
@@ -95,7 +96,7 @@ def test_points_are_ordered_by_target():
 def test_weights_that_decay_are_trained_without_subtracting_the_initial_function():
     points = Points.random(3, 4)
     for decay, centered in ((0.0, True), (0.1, False)):
-        problem = drawn.Setting(1, "relu", points, 0.3, 5, decay).problem(0.7)
+        problem: Any = drawn.Setting(1, "relu", points, 0.3, 5, decay).problem(0.7)
         assert problem.network.centered is centered
         assert problem.network.richness == 0.7
         assert problem.training.weight_decay == decay
@@ -116,7 +117,7 @@ def test_shaded_are_the_networks_whose_kernel_vanished():
     shares = [1e-9, 1e-3, 0.02, 2.0]
     drawn._draw_alignments(axes, (0.1, 1.0, 4.0, 8.0), [0.4] * 4, [0.01] * 4, shares, runs, 10)
     (span,) = axes.patches
-    assert span.get_x() + span.get_width() == pytest.approx(2.0)
+    assert span.get_window_extent().x1 == pytest.approx(axes.transData.transform((2.0, 0.5))[0])
     theory = axes.lines[0]
     assert np.asarray(theory.get_ydata()).tolist() == [0.4] * 4
 
@@ -129,7 +130,7 @@ def test_a_scale_of_some_rows_cuts_the_others():
     images = [panel.images[0] for panel in block.axes if panel.images]
     assert [image.norm.vmin for image in images[:2]] == [0.0, 0.0]
     assert [image.norm.vmax for image in images[:2]] == [2.0, 2.0]
-    assert images[1].get_array().min() == -9.0
+    assert np.min(np.asarray(images[1].get_array())) == -9.0
 
 
 def test_approximations_are_next_to_the_networks_they_approximate():

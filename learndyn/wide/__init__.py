@@ -10,6 +10,7 @@ from pathlib import Path
 from learndyn.data import Points
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent
+from learndyn.wide import convolutional_figure as convolutional_figure
 from learndyn.wide import evolution, finite
 from learndyn.wide import figures as figures
 from learndyn.wide.methods import (

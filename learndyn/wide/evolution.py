@@ -4,7 +4,7 @@ import numpy as np
 
 from learndyn.activations import Linear, Polynomial, Relu
 from learndyn.batches import in_threads, mean_and_error, workers
-from learndyn.errors import NoTheory
+from learndyn.errors import NoTheory, ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.rules import GRID_DIMENSIONS, gaussian_rule
 from learndyn.numerics.times import resolve_steps
@@ -19,6 +19,7 @@ from learndyn.wide.approximations import (
     static_kernel,
 )
 from learndyn.wide.flow import flow
+from learndyn.wide.innovation import solve_innovation
 from learndyn.wide.linear import linear_memory, solve_linear
 from learndyn.wide.methods import (
     AlternatingIteration,
@@ -33,6 +34,10 @@ from learndyn.wide.particles import Rule1, move, root_of
 from learndyn.wide.sampled import sweep
 from learndyn.wide.setting import Setting, setting
 
+ROWS_WORK = 3e9
+"""Up to this many L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
+INNOVATION = 1e-10
+"""The innovation basis drops a new direction below this share of a vector."""
 PREACTIVATIONS = 512
 """So many samples of the preactivations are kept."""
 
@@ -65,7 +70,7 @@ def descent(problem, method: WideMethod, saved: np.ndarray, seed: int, report) -
     if isinstance(method, SampledLayers):
         exact = is_linear(made.activation) and not isinstance(method, AlternatingIteration)
         if exact:
-            arrays, errors, reached, evidence = _linear(method, made, saved, report)
+            arrays, errors, reached, evidence = _linear(problem, method, made, saved, report)
         else:
             if not isinstance(method, KernelEvolution):
                 plain_rates(made, type(method).__name__)
@@ -91,8 +96,34 @@ def descent(problem, method: WideMethod, saved: np.ndarray, seed: int, report) -
     )
 
 
-def _linear(method: SampledLayers, made: Setting, saved, report):
+def _by_innovation(problem, method: SampledLayers, made: Setting) -> bool:
+    """Whether the innovation basis suits; `ProblemError` where it is asked for and cannot do it."""
+    if not isinstance(method, KernelEvolution) or method.form == "rows":
+        return False
+    cannot = problem.training.noise > 0 or (made.bias > 0 and made.depth > 1)
+    if method.form == "innovation" and cannot:
+        allowed = "must be 'rows' with Langevin noise, or with biases in several layers"
+        raise ProblemError("KernelEvolution.form", "innovation", allowed)
+    work = made.depth * made.outputs * float(made.points) ** 2 * float(made.states) ** 3
+    return method.form == "innovation" or (work > ROWS_WORK and not cannot)
+
+
+def _innovation(problem, made: Setting, saved, report):
+    """Deep linear networks over long runs."""
+    training = problem.training
+    eta = np.asarray(rates(training, training.steps), dtype=float)
+    found = solve_innovation(
+        made, eta, training.momentum, training.weight_decay, saved, INNOVATION, report
+    )
+    arrays = {"f": found.f} | _from_linear(made, found.Phi, found.G)
+    evidence = {"solver": "innovation basis, linear units", "basis": found.basis}
+    return arrays, {}, found.reached, evidence
+
+
+def _linear(problem, method: SampledLayers, made: Setting, saved, report):
     """Deep linear networks, without samples."""
+    if _by_innovation(problem, method, made):
+        return _innovation(problem, made, saved, report)
     require_memory(linear_memory(made), f"{made.states - 1} steps", "use fewer points or steps")
     if isinstance(method, GradientIndependence):
         found = gradient_independent_linear(made, report)

@@ -26,8 +26,11 @@ class KernelEvolution(SampledLayers):
     """The full theory, forward in training time without iteration.
 
     Linear networks are solved exactly; one hidden layer by particles, each a neuron on its own; deeper ones by
-    sampling.
+    sampling. `form` is that of the linear solution: "rows" (the row recursion, with responses), "innovation" (the
+    innovation basis, for long runs) or "auto": rows while they take seconds.
     """
+
+    form: str = field(choice("auto", "rows", "innovation"), default="auto")
 
 
 class GradientIndependence(SampledLayers):

@@ -244,7 +244,8 @@ def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seed
         workers(method.batches) * needed, f"{steps} steps of particles", "use fewer samples"
     )
     few = dimensions <= GRID_DIMENSIONS
-    rules = gaussian_rule(dimensions, method.samples, method.batches, 0) if few else None
+    # Grids shifted by up to half a spacing: those beyond are mirror images, and would seem to confirm the others.
+    rules = gaussian_rule(dimensions, method.samples, 2 * method.batches, 0) if few else None
 
     def run(index: int, advance):
         if rules is None:

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -40,6 +41,14 @@ class Sampling(TimeSteps, abstract=True):
         """One batch, solved; `report` is called with the fraction done."""
 
 
+class Health(NamedTuple):
+    """Train loss, sharpest curvature and largest share of a sample at all states, as in `SampleProcess`."""
+
+    loss: np.ndarray
+    sharpest: np.ndarray
+    share: np.ndarray
+
+
 class Batch:
     """One batch of samples: its two processes, R_h (states, K, states, K), R* (states, K, M), and how far it got."""
 
@@ -54,6 +63,11 @@ class Batch:
         """Whether the train loss at state t is beyond all bounds."""
         loss = self.process.loss
         return not loss[t] <= DIVERGED * max(loss[0], 1e-300)
+
+    def health(self) -> "Health":
+        """What is to be watched."""
+        process = self.process
+        return Health(process.loss, process.sharpest, process.share)
 
     def arrays(self, saved: np.ndarray, test_losses: Callable) -> dict[str, np.ndarray]:
         """The observables at the states `saved`; the curves at all states give the drops."""
@@ -117,7 +131,8 @@ def solve(problem, method: Sampling, save_at, seed: int, report) -> Curves:
     def run(index: int, advance):
         batch = method.batch(setting, seeds[index], advance)
         kept = saved[saved < batch.reached]
-        return batch.arrays(kept, test_losses), batch.process, batch.reached
+        # Not the process itself, whose samples would outlive their batch.
+        return batch.arrays(kept, test_losses), batch.health(), batch.reached
 
     results = in_threads(run, method.batches, report)
     reached = min(result[2] for result in results)
@@ -194,18 +209,18 @@ def _mean_and_error(batches: list[dict], kept, reached: int, times) -> tuple[dic
     return arrays, errors
 
 
-def _watch(processes: list[SampleProcess], setting: Setting, grid, reached: int) -> dict:
+def _watch(batches: list[Health], setting: Setting, grid, reached: int) -> dict:
     """How stable and how evenly spread the samples were, and what to say about it."""
     end = min(reached, len(setting.tau))
-    sharpest = np.max([p.sharpest[:end] for p in processes], axis=0, initial=0.0)
+    sharpest = np.max([p.sharpest[:end] for p in batches], axis=0, initial=0.0)
     curvature = setting.tau[:end] * sharpest
     # Once samples explode their curvature says nothing: look before the loss rises beyond its first value.
-    loss = np.max([p.loss[:end] / p.loss[0] for p in processes], axis=0, initial=0.0)
+    loss = np.max([p.loss[:end] / p.loss[0] for p in batches], axis=0, initial=0.0)
     risen = np.flatnonzero(loss > 2)
     sound = int(risen[0]) if len(risen) else end
     worst = int(np.argmax(curvature[:sound])) if sound else 0
     largest = float(curvature[worst]) if sound else 0.0
-    share = max(float(np.max(p.share[:reached], initial=0.0)) for p in processes) / len(processes)
+    share = max(float(np.max(p.share[:reached], initial=0.0)) for p in batches) / len(batches)
     step = grid.times[worst + 1] - grid.times[worst] if grid.axis == "time" else setting.tau[worst]
     enough = float(f"{0.9 * 2 / max(largest, 1e-300) * step:.2g}")
     what = "steps of at most" if grid.axis == "time" else "a learning rate of at most"

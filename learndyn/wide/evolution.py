@@ -30,7 +30,7 @@ from learndyn.wide.methods import (
     WideMethod,
 )
 from learndyn.wide.observables import kernel_summaries, losses, observables
-from learndyn.wide.particles import Rule1, move, root_of
+from learndyn.wide.particles import TrainingRule, move, root_of
 from learndyn.wide.sampled import sweep
 from learndyn.wide.setting import Setting, setting
 
@@ -237,7 +237,7 @@ def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seed
     training = problem.training
     steps = made.states - 1
     eta = np.asarray(rates(training, training.steps), dtype=float)[:steps]
-    rule = Rule1(eta, training.momentum, training.weight_decay, training.noise)
+    rule = TrainingRule(eta, training.momentum, training.weight_decay, training.noise)
     dimensions = root_of(made.K + made.bias).shape[1] + made.outputs
     needed = 8.0 * 2 * method.samples * made.points * (len(saved) * (2 + made.outputs) + 12)
     require_memory(

@@ -22,9 +22,6 @@ from learndyn.numerics.growing import Operator, Space, padded
 from learndyn.wide.particles import root_of
 from learndyn.wide.setting import Setting
 
-DIVERGED = 1e10
-"""Outputs beyond this many times the targets count as diverged."""
-
 
 class InnovationSolution(NamedTuple):
     """Outputs at all states (n, points, C), and at the recorded ones Φ (L, m, p, m, p) and G (L, m, C, m, C)."""
@@ -112,7 +109,7 @@ def solve_innovation(
     f = np.zeros((n, p, C))
     kept: list[tuple[list, list]] = []
     wanted = set(np.asarray(saved).tolist())
-    scale = DIVERGED * (1 + np.max(np.abs(setting.loss.targets)))
+    scale = setting.limit
     reached = n
     for t in range(n):
         network.reserve()

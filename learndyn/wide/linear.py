@@ -31,9 +31,6 @@ import threadpoolctl
 
 from learndyn.wide.setting import Setting
 
-DIVERGED = 1e10
-"""The sweep stops where an output exceeds this many times the targets."""
-
 
 class LinearSolution(NamedTuple):
     """The order parameters at the first `reached` states (n), all of them unless training diverged.
@@ -93,7 +90,7 @@ def sweep(setting: Setting, report, memory=True, responses=True) -> LinearSoluti
     layers = [_Layer(setting, *arrays) for arrays in zip(H, G, A, B, strict=True)]
     f, E = np.zeros((n, p, C)), np.zeros((n, P, C))
     H_now, G_now = np.zeros((L, n, p, p)), np.zeros((L, n, C, C))
-    limit = DIVERGED * (np.abs(setting.loss.targets).max() + 1)
+    limit = setting.limit
     reached = n
     # Products of a few rows are slower on several threads.
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):

@@ -27,7 +27,7 @@ def _values(activation, h):
     return activation(h), activation.derivative(h)
 
 
-class Rule1(NamedTuple):
+class TrainingRule(NamedTuple):
     """Step sizes η(t), momentum β, decay λ and temperature τ."""
 
     eta: np.ndarray
@@ -56,7 +56,7 @@ def root_of(K: np.ndarray) -> np.ndarray:
 
 
 def move(
-    setting: Setting, rule: Rule1, quadrature: Rule, saved: np.ndarray, rng, report
+    setting: Setting, rule: TrainingRule, quadrature: Rule, saved: np.ndarray, rng, report
 ) -> Particles:
     """All states of the particles that start from one quadrature rule."""
     p, C, gamma = setting.points, setting.outputs, setting.gamma
@@ -70,7 +70,7 @@ def move(
     n = setting.states
     f = np.zeros((n, p, C))
     kept: dict[str, list] = {"phi": [], "g": [], "h": []}
-    scale = 1e10 * (1 + np.max(np.abs(setting.loss.targets)))
+    scale = setting.limit
     wanted = set(saved.tolist())
     for t in range(n):
         phi, slope = map(np.asarray, _values(setting.activation, h))

@@ -30,8 +30,6 @@ from learndyn.wide.setting import Setting
 
 CHUNK = 256
 """Samples treated together in the adjoint recursion."""
-DIVERGED = 1e10
-"""Outputs beyond this many times the scale of the targets count as diverged."""
 
 
 @eqx.filter_jit
@@ -108,7 +106,7 @@ def sweep(
     n, p, C, L = setting.states, setting.points, setting.outputs, setting.depth
     layers = [Layer(n, p, C, samples, child) for child in seed.spawn(L)]
     E, f = np.zeros((n, p, C)), np.zeros((n, p, C))
-    scale = DIVERGED * (1 + np.max(np.abs(setting.loss.targets)))
+    scale = setting.limit
     response = Stein() if stein else Adjoint(n, p, C, samples)
     for t in range(n):
         for index, layer in enumerate(layers):

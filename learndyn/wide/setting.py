@@ -8,6 +8,9 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from learndyn.activations import Activation
 from learndyn.training import impulse_response, undriven_correlation
 
+DIVERGED = 1e10
+"""Outputs beyond this many times the targets count as diverged."""
+
 
 class Loss(NamedTuple):
     """The loss 𝓛 of all trained points, and its force E = −∂𝓛/∂f.
@@ -80,6 +83,11 @@ class Setting(NamedTuple):
     def outputs(self) -> int:
         """C."""
         return self.loss.targets.shape[1]
+
+    @property
+    def limit(self) -> float:
+        """The output beyond which training has diverged."""
+        return DIVERGED * (1 + float(np.max(np.abs(self.loss.targets))))
 
     @property
     def states(self) -> int:

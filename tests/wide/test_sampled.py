@@ -13,7 +13,7 @@ from learndyn.wide import sampled
 from learndyn.wide.linear import solve_linear
 from learndyn.wide.methods import KernelEvolution, StaticKernel
 from learndyn.wide.network import Wide
-from learndyn.wide.particles import Rule1, move, root_of
+from learndyn.wide.particles import TrainingRule, move, root_of
 from learndyn.wide.sampled import Adjoint, Layer, sweep
 from learndyn.wide.setting import setting
 
@@ -186,7 +186,7 @@ def test_particles_are_the_sampled_layer(rule):
     with float64():
         made = setting(asked, 8)
         eta = np.asarray(rates(asked.training, 8))
-        options = Rule1(
+        options = TrainingRule(
             eta, asked.training.momentum, asked.training.weight_decay, asked.training.noise
         )
         dimensions = root_of(made.K + 1).shape[1] + 2

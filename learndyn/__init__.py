@@ -30,6 +30,10 @@ from learndyn.errors import (
 )
 from learndyn.exponents import local_exponent
 from learndyn.grokking import grokking_delay
+from learndyn.neural_ode.dmft import DynamicalMeanField
+from learndyn.neural_ode.fields import CustomField, FormulaField, PolynomialField
+from learndyn.neural_ode.finite import AdjointDescent
+from learndyn.neural_ode.network import NeuralODE
 from learndyn.numerics.times import linear_times, log_times
 from learndyn.plotting import plot
 from learndyn.problem import Problem
@@ -69,6 +73,7 @@ __version__ = version("learndyn")
 __all__ = [
     "SGD",
     "Activation",
+    "AdjointDescent",
     "AlternatingIteration",
     "Approximations",
     "BestRate",
@@ -78,14 +83,17 @@ __all__ = [
     "Comparison",
     "Constant",
     "Custom",
+    "CustomField",
     "Dataset",
     "DeepLinear",
     "Descent",
+    "DynamicalMeanField",
     "Erf",
     "ExponentialDecay",
     "FileError",
     "FixedPoint",
     "Formula",
+    "FormulaField",
     "FullBatch",
     "GradientDescent",
     "GradientIndependence",
@@ -93,6 +101,7 @@ __all__ = [
     "KernelEvolution",
     "LearndynError",
     "Linear",
+    "NeuralODE",
     "NoTheory",
     "NotConverged",
     "NotEnoughMemory",
@@ -103,6 +112,7 @@ __all__ = [
     "Piecewise",
     "Points",
     "Polynomial",
+    "PolynomialField",
     "Population",
     "PopulationDescent",
     "PowerDecay",

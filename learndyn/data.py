@@ -7,7 +7,7 @@ import numpy as np
 
 from learndyn.activations import Activation, as_activation
 from learndyn.errors import ProblemError
-from learndyn.part import Part, array, field, number, optional, part, traced, whole
+from learndyn.part import Part, array, boolean, field, number, optional, part, traced, whole
 
 
 def semidefinite(name: str, matrix, tolerance: float = 1e-10) -> None:
@@ -140,7 +140,7 @@ class Stream(Data):
 
     A step takes `batch` (B, 1 unless given) examples, or `batch_ratio` (α_B = B/D) per input dimension. Two-layer
     networks need a `teacher`. Linear networks learn a random linear function of isotropic inputs, or of inputs with
-    a `spectrum`.
+    a `spectrum`. For neural ODEs an example is a trajectory; `chained`, each starts where the one before it ended.
     """
 
     teacher: Teacher | None = field(optional(part(Teacher)), default=None)
@@ -148,6 +148,7 @@ class Stream(Data):
     noise: float = field(number(minimum=0), default=0.0)
     batch_ratio: float | None = field(optional(number(above=0)), default=None)
     spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
+    chained: bool = field(boolean, default=False)
 
     def validate(self):
         either(self, batch=self.batch, batch_ratio=self.batch_ratio)
@@ -160,7 +161,8 @@ class Dataset(Data):
     """A fixed set of examples, all of them used at every step; `noise` (σ) is that of their labels.
 
     There are `ratio` (P/D; α or γ in the papers) examples per input dimension, or `examples` (P) where the inputs have
-    a `spectrum`. `teacher` and `spectrum` are those of `Stream`.
+    a `spectrum` or are trajectories of a neural ODE, which may take `batch` of them at a step, in turn. `teacher` and
+    `spectrum` are those of `Stream`.
     """
 
     ratio: float | None = field(optional(number(above=0)), default=None)
@@ -168,6 +170,7 @@ class Dataset(Data):
     examples: int | None = field(optional(whole(1)), default=None)
     spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
     teacher: Teacher | None = field(optional(part(Teacher)), default=None)
+    batch: int | None = field(optional(whole(1)), default=None)
 
     def validate(self):
         either(self, ratio=self.ratio, examples=self.examples)
@@ -176,6 +179,8 @@ class Dataset(Data):
             raise ProblemError(
                 "Dataset.ratio", None, "missing; give ratio, or examples with a spectrum"
             )
+        if self.batch is not None and (self.examples is None or self.examples % self.batch):
+            raise ProblemError("Dataset.batch", self.batch, f"must divide examples, {self.examples}")
 
 
 class Population(Data):
@@ -190,6 +195,15 @@ class Population(Data):
 
     def validate(self):
         either(self, teacher=self.teacher, spectrum=self.spectrum)
+
+
+def no_trajectories(data) -> None:
+    """Refuse what is for trajectories only."""
+    if getattr(data, "chained", False):
+        raise ProblemError("data.chained", True, "must be false: only trajectories can be chained")
+    if isinstance(data, Dataset) and data.batch is not None:
+        allowed = "must be left out: this network uses all examples at every step"
+        raise ProblemError("data.batch", data.batch, allowed)
 
 
 def _one_or_two_axes(value, name):

@@ -1,4 +1,4 @@
-"""Formulas of one variable z: read with Python's grammar, checked piece by piece, and never run as Python."""
+"""Formulas of a few variables: read with Python's grammar, checked piece by piece, and never run as Python."""
 
 import ast
 import functools
@@ -38,38 +38,48 @@ LONGEST, DEEPEST = 500, 50
 
 
 @functools.cache
-def parse(formula: str) -> ast.expr:
-    """The syntax tree of a formula in which every piece is allowed; `ProblemError` names the first that is not."""
+def parse(formula: str, variables: tuple[str, ...] = ("z",), name: str = "Formula.formula") -> ast.expr:
+    """The syntax tree of a formula in which every piece is allowed; `ProblemError` names the first that is not.
+
+    `name` is that of the field in which the formula stands.
+    """
     if len(formula) > LONGEST:
         allowed = f"must have at most {LONGEST} characters; it has {len(formula)}"
-        raise ProblemError("Formula.formula", formula, allowed)
+        raise ProblemError(name, formula, allowed)
     try:
         tree = ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = getattr(error, "msg", None) or error
-        raise ProblemError("Formula.formula", formula, f"cannot be read: {reason}") from None
-    _check(tree, formula)
+        raise ProblemError(name, formula, f"cannot be read: {reason}") from None
+    _check(tree, formula, variables, name)
     return tree
 
 
-def evaluate(tree: ast.expr, z):
-    """The value at z of a tree from `parse`."""
+def evaluate(tree: ast.expr, **variables):
+    """The value of a tree from `parse` where its variables have these values, as in `evaluate(tree, z=z)`."""
+    return _value(tree, variables, jnp.result_type(*variables.values()))
+
+
+def _value(tree: ast.expr, variables: dict, dtype):
+    def value(tree):
+        return _value(tree, variables, dtype)
+
     match tree:
-        case ast.Constant(value=value):
-            return jnp.asarray(value, z.dtype)
+        case ast.Constant(value=constant):
+            return jnp.asarray(constant, dtype)
         case ast.Name(id=name):
-            return z if name == "z" else jnp.asarray(CONSTANTS[name], z.dtype)
+            return variables[name] if name in variables else jnp.asarray(CONSTANTS[name], dtype)
         case ast.BinOp(left=base, op=ast.Pow(), right=exponent) if (
             power := _integer(exponent)
         ) is not None:
-            # A whole exponent is exact, and has a derivative at z = 0 and below.
-            return jnp.power(evaluate(base, z), power)
+            # A whole exponent is exact, and has a derivative at 0 and below.
+            return jnp.power(value(base), power)
         case ast.BinOp(left=left, op=op, right=right):
-            return OPERATORS[type(op)](evaluate(left, z), evaluate(right, z))
+            return OPERATORS[type(op)](value(left), value(right))
         case ast.UnaryOp(op=op, operand=operand):
-            return OPERATORS[type(op)](evaluate(operand, z))
+            return OPERATORS[type(op)](value(operand))
         case ast.Call(func=ast.Name(id=name), args=[argument]):
-            return FUNCTIONS[name](evaluate(argument, z))
+            return FUNCTIONS[name](value(argument))
     raise TypeError(f"not a tree from parse: {ast.dump(tree)}")
 
 
@@ -85,10 +95,10 @@ def _integer(tree) -> int | None:
     return None
 
 
-def _check(tree, formula: str, depth: int = 0) -> None:
+def _check(tree, formula: str, variables: tuple[str, ...], field: str, depth: int = 0) -> None:
     def refuse(reason):
         piece = ast.get_source_segment(formula.strip(), tree) or formula
-        raise ProblemError("Formula.formula", formula, f"{piece!r} {reason}")
+        raise ProblemError(field, formula, f"{piece!r} {reason}")
 
     if depth > DEEPEST:
         refuse(f"is nested more than {DEEPEST} deep")
@@ -97,25 +107,27 @@ def _check(tree, formula: str, depth: int = 0) -> None:
             if type(value) not in (int, float) or not math.isfinite(_as_float(value)):
                 refuse("is not a finite number")
         case ast.Name(id=name):
-            if name != "z" and name not in CONSTANTS:
-                refuse(f"is not known; the variable is z, the constants are {', '.join(CONSTANTS)}")
+            if name not in variables and name not in CONSTANTS:
+                known = " and ".join(variables)
+                which = f"variable is {known}" if len(variables) == 1 else f"variables are {known}"
+                refuse(f"is not known; the {which}, the constants are {', '.join(CONSTANTS)}")
         case ast.BinOp(left=left, op=op, right=right):
             if type(op) not in OPERATORS:
                 refuse("has an operator that is not one of + - * / **")
-            _check(left, formula, depth + 1)
-            _check(right, formula, depth + 1)
+            _check(left, formula, variables, field, depth + 1)
+            _check(right, formula, variables, field, depth + 1)
         case ast.UnaryOp(op=op, operand=operand):
             if type(op) not in OPERATORS:
                 refuse("has an operator that is not one of + - * / **")
-            _check(operand, formula, depth + 1)
+            _check(operand, formula, variables, field, depth + 1)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             if name not in FUNCTIONS:
                 refuse(f"calls an unknown function; {nearest(name, FUNCTIONS)}")
             if len(args) != 1 or keywords or isinstance(args[0], ast.Starred):
                 refuse("must have exactly one argument")
-            _check(args[0], formula, depth + 1)
+            _check(args[0], formula, variables, field, depth + 1)
         case _:
-            refuse("is not allowed; use numbers, z, pi, + - * / **, parentheses and functions")
+            refuse(f"is not allowed; use numbers, {', '.join(variables)}, pi, + - * / **, parentheses and functions")
 
 
 def _as_float(value) -> float:

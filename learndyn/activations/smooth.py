@@ -78,7 +78,7 @@ class Formula(Smooth):
                     raise ProblemError("Formula.formula", self.formula, allowed)
 
     def scalar(self, z):
-        return evaluate(parse(self.formula), z)
+        return evaluate(parse(self.formula), z=z)
 
 
 def _function(value, name):

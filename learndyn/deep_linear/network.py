@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learndyn.data import Dataset, Population, Stream
+from learndyn.data import Dataset, Population, Stream, no_trajectories
 from learndyn.errors import ProblemError
 from learndyn.network import Network
 from learndyn.part import (
@@ -123,6 +123,7 @@ class DeepLinear(Network):
         if any(map(traced, jax.tree.leaves((self, data)))):
             allowed = "derivatives are known with respect to the training rule only"
             raise ProblemError("network, data", "traced", allowed)
+        no_trajectories(data)
         teacher = getattr(data, "teacher", None)
         if teacher is not None:
             allowed = "must be left out: a DeepLinear network learns a linear function; describe it by a spectrum"

@@ -5,7 +5,15 @@ from typing import Any
 import numpy as np
 
 from learndyn.activations import Activation, Relu, as_activation
-from learndyn.data import Dataset, Population, Stream, Teacher, semidefinite, settle_readout
+from learndyn.data import (
+    Dataset,
+    Population,
+    Stream,
+    Teacher,
+    no_trajectories,
+    semidefinite,
+    settle_readout,
+)
 from learndyn.errors import ProblemError
 from learndyn.network import Network
 from learndyn.part import array, boolean, field, number, optional, part, traced, whole
@@ -63,6 +71,7 @@ class TwoLayer(Network):
     def check(self, data, training):
         if not isinstance(data, Stream | Population | Dataset):
             return
+        no_trajectories(data)
         if data.teacher is None:
             raise ProblemError("data.teacher", None, "missing; a TwoLayer network needs one")
         ratio = getattr(data, "batch_ratio", None)

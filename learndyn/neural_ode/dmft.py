@@ -1,0 +1,136 @@
+"""Solving neural ODEs: which form of the theory suits, and extrapolation to continuous inference time."""
+
+import dataclasses
+
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.neural_ode import correlated, map
+from learndyn.neural_ode.epoch import flow_of
+from learndyn.neural_ode.observables import (
+    coordinates,
+    inference_steps,
+    observables,
+    within_training,
+)
+from learndyn.numerics.richardson import richardson
+from learndyn.numerics.times import resolve_steps
+from learndyn.part import Part, choice, field, whole
+from learndyn.theory import Curves
+
+
+class DynamicalMeanField(Part):
+    """The limit d → ∞ of a neural ODE, exact on the Euler grid of the finite system.
+
+    `form` is "map" (two numbers a training step; for fresh trajectories in a field that depends on the state), or
+    "memory" (correlations of all training steps; any data), or "auto": the map where it holds. With `extrapolation` k
+    the Euler step is also halved 1 … k times, and the results are extrapolated to continuous time; the evidence states
+    the accuracy. At the training steps `inference_steps` correlations and responses along the flow are recorded too.
+    """
+
+    form: str = field(choice("auto", "map", "memory"), default="auto")
+    extrapolation: int = field(whole(0), default=0)
+    inference_steps: tuple = field(inference_steps, default=())
+
+
+def solve(problem, method: DynamicalMeanField, save_at, seed: int, report) -> Curves:
+    """All observables at the recorded training steps."""
+    within_training(method, problem.training)
+    saved = resolve_steps(save_at, problem.training.steps)
+    form = chosen_form(problem, method)
+    levels = method.extrapolation + 1
+    shares = 8.0 ** np.arange(levels)
+    shares = np.concatenate([[0.0], np.cumsum(shares)]) / shares.sum()
+    found = []
+    for level in range(levels):
+        a, b = shares[level], shares[level + 1]
+        finer = refined(problem, 2**level)
+        one = _one_grid(finer, method, form, saved, lambda x, a=a, b=b: report(a + (b - a) * x))
+        found.append(_coarse(one, 2**level))
+    count = min(len(one["Q"]) for one in found)
+    arrays, accuracy = {}, {}
+    for name in found[0]:
+        limit = richardson([_reached(name, one[name], count) for one in found])
+        arrays[name] = limit.values
+        if method.extrapolation:
+            accuracy[name] = float(np.max(limit.error, initial=0.0))
+    kept = saved[:count]
+    looked = tuple(a for a in method.inference_steps if count == len(saved) or a < saved[count])
+    evidence = {"size_symbol": "d", "form": form}
+    if method.extrapolation:
+        evidence |= {"accuracy": accuracy, "finest_steps": problem.network.steps * 2 ** (levels - 1)}
+    return Curves(
+        observables(arrays),
+        kept,
+        axis="step",
+        coordinates=coordinates(problem.network, kept, looked if "C_yy" in arrays else ()),
+        diverged_at=float(saved[count]) if count < len(saved) else None,
+        evidence=evidence,
+    )
+
+
+def trace(problem, method: DynamicalMeanField, save_at) -> dict:
+    """Q, m, C_θ and test_loss as JAX arrays; for the map only."""
+    if chosen_form(problem, method) != "map" or method.extrapolation:
+        allowed = "must be 'map', without extrapolation, to be traced"
+        raise ProblemError("DynamicalMeanField.form", method.form, allowed)
+    return map.traced_curves(problem, resolve_steps(save_at, problem.training.steps))
+
+
+def chosen_form(problem, method: DynamicalMeanField) -> str:
+    """The form that "auto" means; `ProblemError` where the map does not hold."""
+    needed = problem.network.correlated(problem.data)
+    if method.form == "auto":
+        return "memory" if needed else "map"
+    if method.form == "map" and needed:
+        allowed = (
+            "must be 'memory' or 'auto' here: training steps are correlated by reused or chained trajectories, or by a "
+            "part of the field that does not depend on the state (G(0, m) ≠ 0)"
+        )
+        raise ProblemError("DynamicalMeanField.form", "map", allowed)
+    return method.form
+
+
+def refined(problem, factor: int):
+    """The problem with Euler steps `factor` times shorter."""
+    if factor == 1:
+        return problem
+    network = dataclasses.replace(problem.network, steps=problem.network.steps * factor)
+    return dataclasses.replace(problem, network=network)
+
+
+def _one_grid(problem, method: DynamicalMeanField, form: str, saved, report) -> dict:
+    """All arrays on the problem's own Euler grid, as far as training goes."""
+    wanted = method.inference_steps
+    if form == "memory":
+        found, within = correlated.curves(problem, saved, report, wanted)
+        return found | within
+    every = np.union1d(saved, np.asarray(wanted, dtype=int)) if wanted else saved
+    found = map.curves(problem, every, report)
+    reached = every[: len(found["Q"])]
+    where = np.flatnonzero(np.isin(reached, saved))
+    flow = flow_of(problem.network)
+    looked = [
+        map.inference(flow, found["Q"][i], found["m"][i])
+        for i in np.flatnonzero(np.isin(reached, wanted))
+    ]
+    kept = {name: found[name][where] for name in ("Q", "m", "test_loss")}
+    kept["C_theta"] = found["C_theta"][np.ix_(where, where)]
+    if looked:
+        kept |= {name: np.stack([one[name] for one in looked]) for name in looked[0]}
+    return kept
+
+
+def _coarse(arrays: dict, factor: int) -> dict:
+    """Arrays along the flow at the points of the coarsest grid."""
+    along = {name for name in arrays if name[:2] in ("C_", "R_") and name != "C_theta"}
+    return {
+        name: x[:, ::factor, ::factor] if name in along else x for name, x in arrays.items()
+    }
+
+
+def _reached(name: str, values, count: int):
+    """The first `count` recorded steps."""
+    if name == "C_theta":
+        return values[:count, :count]
+    return values[:count] if name in ("Q", "m", "train_loss", "test_loss") else values

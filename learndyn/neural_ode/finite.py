@@ -1,0 +1,407 @@
+"""Finite neural ODEs, trained for real; the model is in `NeuralODE`'s docstring, and the size is the dimension d.
+
+A trajectory is made from its *sources*: its start, and the noise √(2hτ)ζ in the equation that produces a later state,
+
+    x_0 = s_0,    x_{n+1} = (1 − hμ̂(|x_n|²/d)) x_n + h r(x_n, θ) + s_{n+1}.
+
+Starts have |z|² = d, and the controls |θ*|² = d_θ, the initial norm and the initial overlap, exactly at every size;
+d_θ is the whole number nearest to σd. Field, controls, starts, the three noises, test trajectories and the directions
+of responses have random generators of their own, the last two a new one for every step; so recording does not change a
+seed's curve. Arrays of states have the axes time, trajectory, component.
+"""
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from learndyn.activations import Linear, Polynomial
+from learndyn.data import Dataset, Stream
+from learndyn.errors import ProblemError
+from learndyn.memory import require_memory
+from learndyn.neural_ode.fields import PolynomialField
+from learndyn.neural_ode.observables import (
+    KNOWN,
+    coordinates,
+    inference_steps,
+    observables,
+    within_training,
+)
+from learndyn.neural_ode.tensor_field import FrozenField, TensorField, entries
+from learndyn.numerics.times import resolve_steps
+from learndyn.part import Part, boolean, field
+from learndyn.theory import Curves
+from learndyn.training import rates
+
+DIVERGED = 1e10
+"""A curve ends where |y|²/d exceeds this."""
+TEST_TRAJECTORIES = 4
+"""A test loss is the mean over at least this many trajectories."""
+PROBE = 1e-5
+"""The size of the sources by which responses are measured, in central differences."""
+GENERATORS = ("field", "controls", "starts", "teacher", "student", "adjoint", "test", "probes")
+
+
+class AdjointDescent(Part):
+    """Descent on the control of a finite system, by its adjoint.
+
+    Before each of the training steps `inference_steps`, correlations within a trajectory are recorded, as means over
+    the trajectories of the step; with `responses` also R_yy, R_py and R_px, along one random direction for every
+    trajectory and source.
+    """
+
+    inference_steps: tuple[int, ...] = field(inference_steps, default=())
+    responses: bool = field(boolean, default=False)
+
+    def validate(self):
+        if self.responses and not self.inference_steps:
+            allowed = "needs inference_steps: the training steps at which to measure them"
+            raise ProblemError("AdjointDescent.responses", True, allowed)
+
+
+class Path(NamedTuple):
+    """A trajectory x_0 … x_N of each row, with μ̂ and μ̂' at |x_n|²/d, n < N."""
+
+    x: np.ndarray
+    mu: np.ndarray
+    slope: np.ndarray
+
+
+class Flow(NamedTuple):
+    """The Euler step h, the confinement q ↦ μ̂(q), μ̂'(q), and whether the adjoint is the true one."""
+
+    h: float
+    confinement: Callable
+    true: bool
+
+    def forward(self, field: FrozenField, sources) -> Path:
+        """The trajectories that `sources` (N + 1 × trajectories × d) produce."""
+        x = np.empty_like(sources)
+        mu, slope = np.empty((2, len(x) - 1, x.shape[1]))
+        x[0] = sources[0]
+        for n in range(len(x) - 1):
+            mu[n], slope[n] = self.confinement(overlap(x[n], x[n]))
+            x[n + 1] = (1 - self.h * mu[n])[:, None] * x[n] + self.h * field.drift(x[n])
+            x[n + 1] += sources[n + 1]
+        return Path(x, mu, slope)
+
+    def backward(self, field: FrozenField, path: Path, sources) -> np.ndarray:
+        """p_N … p_0 in the order of the path: p_N = s_N, and s_n is added to the equation that produces p_n."""
+        y, p = path.x, np.empty_like(path.x)
+        p[-1] = sources[-1]
+        for n in reversed(range(len(p) - 1)):
+            p[n] = (1 - self.h * path.mu[n])[:, None] * p[n + 1] + sources[n]
+            p[n] += self.h * field.pullback(y[n], p[n + 1])
+            if self.true:
+                along = 2 * self.h * path.slope[n] * overlap(p[n + 1], y[n])
+                p[n] -= along[:, None] * y[n]
+        return p
+
+
+def overlap(a, b) -> np.ndarray:
+    """a·b/d for every row of both."""
+    return np.einsum("bi,bi->b", a, b) / a.shape[1]
+
+
+def confinement(activation) -> Callable:
+    """q ↦ μ̂(q), μ̂'(q) for NumPy arrays."""
+    if not isinstance(activation, Linear | Polynomial):
+        return jax.jit(lambda q: (activation(q), activation.derivative(q)))
+    coefficients = activation.coefficients.tolist()
+
+    # A call of JAX or of NumPy's polynomials takes longer than a step of a small system.
+    def polynomial(q):
+        value = slope = 0.0 * q
+        for c in reversed(coefficients):
+            slope = slope * q + value
+            value = value * q + c
+        return value, slope
+
+    return polynomial
+
+
+def sphere(rng, *shape) -> np.ndarray:
+    """Random vectors along the last axis, each with squared norm equal to its length."""
+    z = rng.standard_normal(shape)
+    return z / np.sqrt(np.mean(z**2, axis=-1, keepdims=True))
+
+
+def sources(start, temperature: float, h: float, steps: int, rng) -> np.ndarray:
+    """Sources of trajectories with Langevin noise of a temperature."""
+    made = np.zeros((steps + 1, *start.shape))
+    made[0] = start
+    if temperature:
+        made[1:] = math.sqrt(2 * h * temperature) * rng.standard_normal(made[1:].shape)
+    return made
+
+
+def draw_controls(network, d_theta: int, rng) -> tuple[np.ndarray, np.ndarray]:
+    """θ* and the initial θ, with exactly their norms and overlap."""
+    star, other = sphere(rng, 2, d_theta)
+    m, Q = network.initial_overlap, network.initial_norm
+    other = other - star * np.mean(other * star)
+    other /= np.sqrt(np.mean(other**2))
+    return star, m * star + math.sqrt(max(Q - m * m, 0.0)) * other
+
+
+class Taught(NamedTuple):
+    """Sources and states of the teacher's trajectories that a step uses."""
+
+    sources: np.ndarray
+    x: np.ndarray
+
+
+def lessons(problem, flow: Flow, teacher: FrozenField, d: int, rngs: dict) -> Iterator[Taught]:
+    """The teacher's trajectories of step 0, 1, …"""
+    network, data = problem.network, problem.data
+
+    def taught(start) -> Taught:
+        given = (network.teacher_noise, flow.h, network.teacher_steps, rngs["teacher"])
+        made = sources(start, *given)
+        return Taught(made, flow.forward(teacher, made).x)
+
+    if isinstance(data, Stream):
+        start = sphere(rngs["starts"], data.batch, d)
+        while True:
+            made = taught(start)
+            yield made
+            start = made.x[-1] if data.chained else sphere(rngs["starts"], data.batch, d)
+    everything, batch = (
+        taught(sphere(rngs["starts"], data.examples, d)),
+        data.batch or data.examples,
+    )
+    for step in itertools.count():
+        rows = (step * batch + np.arange(batch)) % data.examples
+        yield Taught(*(one[:, rows] for one in everything))
+
+
+def correlations(x, y, p) -> dict[str, np.ndarray]:
+    """Overlaps per component of the states at two times of a trajectory, means over trajectories."""
+    x, y, p = (one.reshape(len(one), -1) for one in (x, y, p))
+    pairs = {"C_yy": (y, y), "C_yx": (y, x), "C_xx": (x, x)}
+    pairs |= {"C_pp": (p, p), "C_py": (p, y), "C_px": (p, x)}
+    return {name: a @ b.T / a.shape[1] for name, (a, b) in pairs.items()}
+
+
+def traces(sources, respond: Callable, rng) -> list[np.ndarray]:
+    """Tr[∂u_n/∂s_k]/d for the u (times × rows × d) that `respond` makes of the sources (times × rows × d).
+
+    `sources` are those of one trajectory (times × d). Each is moved along one random vector of signs.
+    """
+    count, d = sources.shape
+    v = rng.choice([-PROBE, PROBE], (count, d))
+    moved = np.repeat(sources[:, None], 2 * count, axis=1)
+    now = np.arange(count)
+    moved[now, now] += v
+    moved[now, count + now] -= v
+    found = respond(moved)
+    return [
+        np.einsum("nkd,kd->nk", u[:, :count] - u[:, count:], v) / (2 * d * PROBE**2) for u in found
+    ]
+
+
+def responses(flow, teacher, student, taught: Taught, y_sources, y: Path, p_sources, rng) -> dict:
+    """R_yy, R_py and R_px of a step, means over its trajectories."""
+
+    def ended(rows: int, b: int, end) -> np.ndarray:
+        made = np.repeat(p_sources[:, b : b + 1], rows, axis=1)
+        made[-1] = end
+        return made
+
+    def of_student(b: int):
+        def respond(moved):
+            path = flow.forward(student, moved)
+            end = path.x[-1] - taught.x[-1, b]
+            return path.x, flow.backward(student, path, ended(moved.shape[1], b, end))
+
+        return respond
+
+    def of_teacher(b: int):
+        def respond(moved):
+            rows = moved.shape[1]
+            path = Path(*(np.repeat(one[:, b : b + 1], rows, axis=1) for one in y))
+            end = y.x[-1, b] - flow.forward(teacher, moved).x[-1]
+            return (flow.backward(student, path, ended(rows, b, end)),)
+
+        return respond
+
+    found = []
+    for b in range(y.x.shape[1]):
+        found.append(traces(y_sources[:, b], of_student(b), rng))
+        found[-1] += traces(taught.sources[:, b], of_teacher(b), rng)
+    means = (sum(some) / len(found) for some in zip(*found, strict=True))
+    return dict(zip(("R_yy", "R_py", "R_px"), means, strict=True))
+
+
+def bounded(*states) -> bool:
+    """Whether |x|²/d of all states is finite and at most `DIVERGED`."""
+    return all(np.max(np.mean(x**2, axis=-1)) <= DIVERGED for x in states)
+
+
+def loss(x, y) -> float:
+    """|y − x|²/(2d) at the ends, mean over trajectories."""
+    return float(np.mean((y[-1] - x[-1]) ** 2)) / 2
+
+
+def memory(problem, d: int, d_theta: int, count: int, method: AdjointDescent) -> float:
+    """Bytes for one system recorded at `count` states."""
+    network, data = problem.network, problem.data
+    times = network.steps + network.teacher_steps + 2
+    batch = max(data.batch or data.examples, TEST_TRAJECTORIES)
+    total = entries(network.field.coefficients, d, d_theta) + count * (count + d_theta)
+    # Sources, states and adjoints of a batch, of its test trajectories, and copies of them in one axis.
+    total += 6 * times * batch * d
+    if isinstance(data, Dataset):
+        total += 2 * times * data.examples * d
+    if method.responses:
+        total += 2 * times * 6 * times * d
+    return 8.0 * (total + len(method.inference_steps) * 6 * times**2)
+
+
+def finite(problem, size: int, method: AdjointDescent, save_at):
+    """A function that trains one system: `run(seed, report) -> Curves`."""
+    network, training = problem.network, problem.training
+    if not isinstance(network.field, PolynomialField):
+        allowed = "finite systems are drawn from coefficients: give them as a PolynomialField"
+        raise ProblemError("network.field", network.field, allowed)
+    within_training(method, training)
+    d, d_theta = size, round(network.control_ratio * size)
+    if d_theta < 2:
+        allowed = f"must be larger: there would be {d_theta} controls, and at least 2 are needed"
+        raise ProblemError("size", size, allowed)
+    steps = resolve_steps(save_at, training.steps)
+    needed = memory(problem, d, d_theta, len(steps), method) * (os.cpu_count() or 1)
+    purpose = f"training neural ODEs with states of dimension d = {d} and {d_theta} controls"
+    require_memory(needed, purpose, "use a smaller d, or a field of lower order")
+    last = max(int(steps[-1]), *method.inference_steps, 0)
+    eta = np.asarray(rates(training, last), dtype=float)
+    flow = Flow(network.step, confinement(network.confinement), network.adjoint == "true")
+
+    def run(seed: int, report) -> Curves:
+        with np.errstate(over="ignore", invalid="ignore"):
+            run = Run(problem, flow, d, d_theta, seed, method)
+            run.train(steps, eta, report)
+        reached = len(run.recorded)
+        return Curves(
+            observables(run.arrays()),
+            steps[:reached],
+            axis="step",
+            diverged_at=float(steps[reached]) if reached < len(steps) else None,
+            coordinates=coordinates(network, steps[:reached], method.inference_steps),
+            evidence={"size_symbol": "d"},
+        )
+
+    return run
+
+
+class Run:
+    """One system in training, and what it recorded."""
+
+    def __init__(self, problem, flow: Flow, d: int, d_theta: int, seed: int, method):
+        self.problem, self.flow, self.d, self.method = problem, flow, d, method
+        children = np.random.SeedSequence(seed).spawn(len(GENERATORS))
+        self.sequences: dict[str, np.random.SeedSequence] = dict(
+            zip(GENERATORS, children, strict=True)
+        )
+        self.rngs = {
+            name: np.random.Generator(np.random.SFC64(one)) for name, one in self.sequences.items()
+        }
+        network = problem.network
+        coefficients = network.field.coefficients
+        self.field = TensorField.draw(coefficients, d, d_theta, self.rngs["field"])
+        self.star, self.theta = draw_controls(network, d_theta, self.rngs["controls"])
+        self.teacher = self.field.at(self.star)
+        # A fresh batch is its own test: it was never trained on.
+        self.trained = isinstance(problem.data, Dataset) or problem.data.chained
+        self.recorded: list[np.ndarray] = []
+        self.losses: list[float] = []
+        self.test_losses: list[float] = []
+        labels = coordinates(network, (), method.inference_steps)
+        self.inference = {
+            name: np.full([len(labels[axis]) for axis in dims], np.nan)
+            for name, (dims, _) in (KNOWN.items() if method.inference_steps else ())
+            if "inference_step" in dims and name.startswith(("C", "R") if method.responses else "C")
+        }
+
+    def _at_step(self, name: str, step: int) -> np.random.Generator:
+        """A generator for one step, whatever was drawn at others."""
+        one = self.sequences[name]
+        child = np.random.SeedSequence(one.entropy, spawn_key=(*one.spawn_key, step))
+        return np.random.Generator(np.random.SFC64(child))
+
+    def _student_sources(self, start, rng) -> np.ndarray:
+        network = self.problem.network
+        return sources(start, network.noise, self.flow.h, network.steps, rng)
+
+    def train(self, steps, eta, report) -> None:
+        """Train to the end, or until something diverges, recording the states `steps`."""
+        network, training, flow = self.problem.network, self.problem.training, self.flow
+        last, wanted = len(eta), set(steps.tolist())
+        taught_at = lessons(self.problem, flow, self.teacher, self.d, self.rngs)
+        for step, taught in zip(range(last + 1), taught_at, strict=False):
+            student = self.field.at(self.theta)
+            y_sources = self._student_sources(taught.x[0], self.rngs["student"])
+            y = flow.forward(student, y_sources)
+            if not bounded(taught.x, y.x):
+                return
+            if step in wanted and not self._record(step, student, loss(taught.x, y.x)):
+                return
+            inferred = step in self.method.inference_steps
+            if step < last or inferred:
+                end = y.x[-1] - taught.x[-1]
+                given = (network.adjoint_noise, flow.h, network.steps, self.rngs["adjoint"])
+                p_sources = sources(end, *given)[::-1]
+                p = flow.backward(student, y, p_sources)
+                if not np.all(np.isfinite(p)):
+                    return
+            if inferred:
+                self._infer(step, student, taught, y_sources, y, p_sources, p)
+            if step < last:
+                rows = (one.reshape(-1, self.d) for one in (y.x[:-1], p[1:]))
+                S = self.field.moments(*rows)
+                gradient = self.field.control_gradient(self.theta, S) * flow.h / y.x.shape[1]
+                keep = 1 - eta[step] * training.weight_decay
+                self.theta = keep * self.theta - eta[step] * gradient
+                if not np.all(np.isfinite(self.theta)):
+                    return
+            report((step + 1) / (last + 1))
+
+    def _record(self, step: int, student: FrozenField, now: float) -> bool:
+        """Record the control and the losses; False if a test trajectory diverges."""
+        if self.trained:
+            network, data, flow = self.problem.network, self.problem.data, self.flow
+            rng = self._at_step("test", step)
+            start = sphere(rng, max(data.batch or data.examples, TEST_TRAJECTORIES), self.d)
+            made = sources(start, network.teacher_noise, flow.h, network.teacher_steps, rng)
+            x = flow.forward(self.teacher, made).x
+            y = flow.forward(student, self._student_sources(start, rng)).x
+            if not bounded(x, y):
+                return False
+            self.test_losses.append(loss(x, y))
+        self.losses.append(now)
+        self.recorded.append(self.theta)
+        return True
+
+    def _infer(self, step, student, taught: Taught, y_sources, y: Path, p_sources, p) -> None:
+        """Record correlations, and responses if asked, before a step."""
+        found = correlations(taught.x, y.x, p)
+        if self.method.responses:
+            given = (self.teacher, student, taught, y_sources, y, p_sources)
+            found |= responses(self.flow, *given, self._at_step("probes", step))
+        for name, one in found.items():
+            self.inference[name][self.method.inference_steps.index(step)] = one
+
+    def arrays(self) -> dict:
+        """The observables of `learndyn.neural_ode.observables`, at the states that were reached."""
+        theta = np.reshape(self.recorded, (len(self.recorded), len(self.star)))
+        C = theta @ theta.T / len(self.star)
+        found = {"Q": np.diagonal(C).copy(), "m": theta @ self.star / len(self.star), "C_theta": C}
+        if self.trained:
+            found |= {"train_loss": self.losses, "test_loss": self.test_losses}
+        else:
+            found |= {"test_loss": self.losses}
+        return found | self.inference

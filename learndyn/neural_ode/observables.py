@@ -1,0 +1,77 @@
+"""The observables of neural ODEs, the same for the limit and finite systems, and where they are recorded."""
+
+import itertools
+
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.part import whole
+from learndyn.theory import Observable
+
+STUDENT = ("inference_step", "inference_time", "inference_time2")
+MIXED = ("inference_step", "inference_time", "teacher_time")
+TEACHER = ("inference_step", "teacher_time", "teacher_time2")
+
+KNOWN = {
+    "Q": (("step",), "norm of the control Q = |θ|²/d_θ"),
+    "m": (("step",), "overlap with the teacher's control m = θ·θ*/d_θ"),
+    "C_theta": (("step", "step2"), "correlation of the control C_θ(a, b) = θ_a·θ_b/d_θ"),
+    "train_loss": (
+        ("step",),
+        "loss |y − x|²/(2d) of the trajectories that the step uses, before the step",
+    ),
+    "test_loss": (("step",), "loss |y − x|²/(2d) of fresh trajectories"),
+    "C_yy": (STUDENT, "correlation of the student's states y_n·y_n'/d"),
+    "C_yx": (MIXED, "correlation of the student's and the teacher's states y_n·x_n'/d"),
+    "C_xx": (TEACHER, "correlation of the teacher's states x_n·x_n'/d"),
+    "C_pp": (STUDENT, "correlation of the adjoint p_n·p_n'/d"),
+    "C_py": (STUDENT, "correlation of the adjoint with the student's states p_n·y_n'/d"),
+    "C_px": (MIXED, "correlation of the adjoint with the teacher's states p_n·x_n'/d"),
+    "R_yy": (STUDENT, "response of y_n to what produces y_n'"),
+    "R_py": (STUDENT, "response of the adjoint p_n to what produces y_n'"),
+    "R_px": (MIXED, "response of the adjoint p_n to what produces x_n'"),
+}
+
+
+def observables(arrays: dict) -> dict[str, Observable]:
+    """Named arrays, in the order above."""
+    return {
+        name: Observable(dims, np.asarray(arrays[name]), words)
+        for name, (dims, words) in KNOWN.items()
+        if name in arrays
+    }
+
+
+def coordinates(network, steps, inference_steps) -> dict[str, np.ndarray]:
+    """Labels of the axes: training steps, and inference times nh of the student and the teacher."""
+    h = float(network.step)
+    student, teacher = (h * np.arange(n + 1) for n in (network.steps, network.teacher_steps))
+    found = {"step2": np.asarray(steps)}
+    if inference_steps:
+        found |= {"inference_step": np.asarray(inference_steps)}
+        found |= {"inference_time": student, "inference_time2": student}
+        found |= {"teacher_time": teacher, "teacher_time2": teacher}
+    return found
+
+
+def inference_steps(value, name: str) -> tuple[int, ...]:
+    """A check of a field: training steps, in increasing order, at which the course of an inference is recorded."""
+    allowed = "must be a list of training steps in increasing order, whole numbers of at least 0"
+    if isinstance(value, str) or not np.iterable(value):
+        raise ProblemError(name, value, allowed)
+    try:
+        steps = tuple(whole(0)(one, name) for one in value)
+    except ProblemError:
+        raise ProblemError(name, value, allowed) from None
+    if any(b <= a for a, b in itertools.pairwise(steps)):
+        raise ProblemError(name, value, allowed)
+    return steps
+
+
+def within_training(method, training) -> None:
+    """Refuse `inference_steps` of a method that lie after the training."""
+    steps = method.inference_steps
+    if steps and steps[-1] > training.steps:
+        name = f"{type(method).__name__}.inference_steps"
+        allowed = f"must lie between 0 and {training.steps}, the length of the training"
+        raise ProblemError(name, list(steps), allowed)

@@ -1,0 +1,27 @@
+"""Extrapolation to vanishing step."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Extrapolated(NamedTuple):
+    """The value at step 0, and how much the last order changed it."""
+
+    values: np.ndarray
+    error: np.ndarray
+
+
+def richardson(sequence: list[np.ndarray]) -> Extrapolated:
+    """The limit of values found with steps h, h/2, h/4, …, whose error is a series in whole powers of h.
+
+    Each further value removes one more power. The error stated is the difference from what one order less gives with
+    the finest steps, which is safe while the series converges.
+    """
+    table = [np.asarray(values) for values in sequence]
+    before = table[-1]
+    for order in range(1, len(sequence)):
+        before = table[-1]
+        scale = 2.0**order
+        table = [(scale * fine - coarse) / (scale - 1) for coarse, fine in zip(table, table[1:], strict=False)]
+    return Extrapolated(table[-1], np.abs(table[-1] - before))

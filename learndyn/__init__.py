@@ -33,7 +33,9 @@ from learndyn.grokking import grokking_delay
 from learndyn.neural_ode.dmft import DynamicalMeanField
 from learndyn.neural_ode.fields import CustomField, FormulaField, PolynomialField
 from learndyn.neural_ode.finite import AdjointDescent
+from learndyn.neural_ode.inference import StationaryFlow, inference, stationary_flow
 from learndyn.neural_ode.network import NeuralODE
+from learndyn.neural_ode.recovery import Recovery, recovery
 from learndyn.numerics.times import linear_times, log_times
 from learndyn.plotting import plot
 from learndyn.problem import Problem
@@ -119,11 +121,13 @@ __all__ = [
     "PowerLaw",
     "Problem",
     "ProblemError",
+    "Recovery",
     "Relu",
     "ScaledSkip",
     "Solution",
     "Spectrum",
     "StaticKernel",
+    "StationaryFlow",
     "Stream",
     "Teacher",
     "Theory",
@@ -137,6 +141,7 @@ __all__ = [
     "compare",
     "ensemble_loss",
     "grokking_delay",
+    "inference",
     "largest_stable_rate",
     "linear_times",
     "load",
@@ -144,9 +149,11 @@ __all__ = [
     "log_times",
     "plot",
     "rates_over",
+    "recovery",
     "register",
     "simulate",
     "solve",
+    "stationary_flow",
     "theories",
     "trace",
 ]

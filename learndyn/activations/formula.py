@@ -38,7 +38,9 @@ LONGEST, DEEPEST = 500, 50
 
 
 @functools.cache
-def parse(formula: str, variables: tuple[str, ...] = ("z",), name: str = "Formula.formula") -> ast.expr:
+def parse(
+    formula: str, variables: tuple[str, ...] = ("z",), name: str = "Formula.formula"
+) -> ast.expr:
     """The syntax tree of a formula in which every piece is allowed; `ProblemError` names the first that is not.
 
     `name` is that of the field in which the formula stands.
@@ -127,7 +129,9 @@ def _check(tree, formula: str, variables: tuple[str, ...], field: str, depth: in
                 refuse("must have exactly one argument")
             _check(args[0], formula, variables, field, depth + 1)
         case _:
-            refuse(f"is not allowed; use numbers, {', '.join(variables)}, pi, + - * / **, parentheses and functions")
+            refuse(
+                f"is not allowed; use numbers, {', '.join(variables)}, pi, + - * / **, parentheses and functions"
+            )
 
 
 def _as_float(value) -> float:

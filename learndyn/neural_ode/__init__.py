@@ -9,6 +9,7 @@ from pathlib import Path
 
 from learndyn.data import Dataset, Stream
 from learndyn.neural_ode import dmft, finite
+from learndyn.neural_ode import figures as figures
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent

@@ -6,7 +6,7 @@ correlations and responses of all steps (`engine.py`). On each step: teacher, st
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from learndyn.data import Dataset
@@ -32,7 +32,9 @@ class Memory:
         network, data = problem.network, problem.data
         self.network, self.data, self.training = network, data, problem.training
         self.h = network.step
-        self.batch = batch_of(data)
+        self.examples, self.batch = counts(data)
+        self._mu = jax.jit(network.confinement.__call__)
+        self._mu_slope = jax.jit(network.confinement.derivative)
         scalars, uses = size_of(problem, last)
         require_memory(
             16.0 * scalars**2,
@@ -55,8 +57,8 @@ class Memory:
         data = self.data
         if isinstance(data, Dataset):
             if not self.taught:
-                self.taught = [self.teacher(self.engine.start()) for _ in range(data.examples)]
-            first = step * self.batch % data.examples
+                self.taught = [self.teacher(self.engine.start()) for _ in range(self.examples)]
+            first = step * self.batch % self.examples
             return self.taught[first : first + self.batch]
         if data.chained and self.taught:
             starts = [path.states[-1] for path in self.taught]
@@ -66,7 +68,9 @@ class Memory:
         return self.taught
 
     def teacher(self, start: int) -> Path:
-        return self._flow(start, self.teacher_control, self.network.teacher_steps, self.network.teacher_noise)
+        return self._flow(
+            start, self.teacher_control, self.network.teacher_steps, self.network.teacher_noise
+        )
 
     def student(self, start: int) -> Path:
         return self._flow(start, self.controls[-1], self.network.steps, self.network.noise)
@@ -91,7 +95,7 @@ class Memory:
             s, later = y.states[n], p[0]
             linear = {later: 1 - h * self._confinement(s)}
             if network.adjoint == "true":
-                slope = float(network.confinement.derivative(jnp.asarray(self._norm(s))))
+                slope = float(self._mu_slope(self._norm(s)))
                 linear[s] = -2 * h * slope * engine.scalars.C[later, s]
             engine.uses.pi[y.uses[n]] = later
             p.insert(0, engine.adjoint(linear, [y.uses[n]], 2 * h * network.adjoint_noise))
@@ -113,21 +117,23 @@ class Memory:
         return self.engine.scalars.C[s, s]
 
     def _confinement(self, s: int) -> float:
-        return float(self.network.confinement(jnp.asarray(self._norm(s))))
+        return float(self._mu(self._norm(s)))
 
 
-def batch_of(data) -> int:
-    """Trajectories used in a training step."""
+def counts(data) -> tuple[int, int]:
+    """Trajectories of a dataset (0 for a stream), and those used in a training step."""
     if isinstance(data, Dataset):
-        return data.batch or data.examples
-    return data.batch
+        examples = int(data.examples or 0)
+        return examples, data.batch or examples
+    return 0, data.batch
 
 
 def size_of(problem, last: int) -> tuple[int, int]:
     """The most scalars and uses that `last` training steps and one look at the losses after them need."""
-    network, data = problem.network, problem.data
-    N, N_t, B = network.steps, network.teacher_steps, batch_of(problem.data)
-    taught = data.examples if isinstance(data, Dataset) else (last + 1) * B
+    network = problem.network
+    N, N_t = network.steps, network.teacher_steps
+    examples, B = counts(problem.data)
+    taught = examples or (last + 1) * B
     scalars = taught * (N_t + 1) + (last + 1) * B * (2 * N + 1) + N + N_t + 1
     uses = taught * N_t + (last + 1) * B * N + N + N_t
     return scalars, uses

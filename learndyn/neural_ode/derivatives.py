@@ -21,9 +21,14 @@ class Derivatives:
 
     def __call__(self, i: int, j: int, q: np.ndarray, m: np.ndarray) -> np.ndarray:
         if (i, j) not in self._made:
-            make = _polynomial if isinstance(self._field, PolynomialField) else _by_differentiation
-            self._made[i, j] = make(self._field, i, j)
+            self._made[i, j] = _derivative(self._field, i, j)
         return self._made[i, j](q, m)
+
+
+def _derivative(field: RandomField, i: int, j: int):
+    if isinstance(field, PolynomialField):
+        return _polynomial(field, i, j)
+    return _by_differentiation(field, i, j)
 
 
 def _polynomial(field: PolynomialField, i: int, j: int):

@@ -58,7 +58,10 @@ def solve(problem, method: DynamicalMeanField, save_at, seed: int, report) -> Cu
     looked = tuple(a for a in method.inference_steps if count == len(saved) or a < saved[count])
     evidence = {"size_symbol": "d", "form": form}
     if method.extrapolation:
-        evidence |= {"accuracy": accuracy, "finest_steps": problem.network.steps * 2 ** (levels - 1)}
+        evidence |= {
+            "accuracy": accuracy,
+            "finest_steps": problem.network.steps * 2 ** (levels - 1),
+        }
     return Curves(
         observables(arrays),
         kept,
@@ -124,9 +127,7 @@ def _one_grid(problem, method: DynamicalMeanField, form: str, saved, report) -> 
 def _coarse(arrays: dict, factor: int) -> dict:
     """Arrays along the flow at the points of the coarsest grid."""
     along = {name for name in arrays if name[:2] in ("C_", "R_") and name != "C_theta"}
-    return {
-        name: x[:, ::factor, ::factor] if name in along else x for name, x in arrays.items()
-    }
+    return {name: x[:, ::factor, ::factor] if name in along else x for name, x in arrays.items()}
 
 
 def _reached(name: str, values, count: int):

@@ -54,19 +54,16 @@ class Process:
 class Uses:
     """The list of uses, column by column; see the head of this file."""
 
-    COLUMNS = ("field", "s", "t", "o", "pi", "p_bar", "updates")
-
     def __init__(self, capacity: int):
-        for name in self.COLUMNS:
-            setattr(self, name, np.full(capacity, NONE))
+        self.field, self.s, self.t, self.o = np.full((4, capacity), NONE)
+        self.pi, self.p_bar, self.updates = np.full((3, capacity), NONE)
         self.c = np.zeros(capacity)
         self.eta = np.zeros(capacity)
         self.count = 0
 
     def append(self, c: float, s: int, t: int, o: int, field: int = 0) -> int:
         u = self.count
-        for name in ("pi", "p_bar", "updates"):
-            getattr(self, name)[u] = NONE
+        self.pi[u] = self.p_bar[u] = self.updates[u] = NONE
         self.field[u], self.s[u], self.t[u], self.o[u] = field, s, t, o
         self.c[u], self.eta[u] = c, 0.0
         self.count = u + 1
@@ -76,7 +73,9 @@ class Uses:
 class Engine:
     """Scalars, controls and uses together. `derivatives` holds one covariance G for every field label."""
 
-    def __init__(self, derivatives: list[Derivatives], sigma: float, scalars: int, uses: int, controls: int):
+    def __init__(
+        self, derivatives: list[Derivatives], sigma: float, scalars: int, uses: int, controls: int
+    ):
         self.G, self.sigma = derivatives, sigma
         self.scalars, self.controls = Process(scalars), Process(controls)
         self.uses = Uses(uses)
@@ -105,7 +104,9 @@ class Engine:
         controls.count = u + 1
         return u
 
-    def forward(self, linear: dict[int, float], uses: list[tuple[float, int, int, int]], noise: float) -> tuple[int, list[int]]:
+    def forward(
+        self, linear: dict[int, float], uses: list[tuple[float, int, int, int]], noise: float
+    ) -> tuple[int, list[int]]:
         """A state o = Σ linear + Σ c r(s, θ_t) + noise, from uses (c, s, t, field); the state and its uses."""
         o = self.scalars.count
         made = [self.uses.append(c, s, t, o, field) for c, s, t, field in uses]
@@ -152,7 +153,9 @@ class Engine:
             weight = weight + correlation * self._response(u, w, G, 0, 1)
             np.add.at(A, table.t[w], -scale * weight)
             known = table.updates[w] != NONE
-            np.add.at(S, table.updates[w[known]], (scale * table.eta[w] * correlation * slope)[known])
+            np.add.at(
+                S, table.updates[w[known]], (scale * table.eta[w] * correlation * slope)[known]
+            )
         return controls.append(A, S)
 
     def _rows(self, linear: dict[int, float], noise: float):
@@ -185,7 +188,9 @@ class Engine:
         of_state = np.where(p_bar == NONE, 0.0, self.scalars.R[table.s[u], p_bar])
         if np.any(of_state):
             total += of_state * G(i + 1, j)
-        of_control = np.where(updates == NONE, 0.0, table.eta[w] * self.controls.R[table.t[u], updates])
+        of_control = np.where(
+            updates == NONE, 0.0, table.eta[w] * self.controls.R[table.t[u], updates]
+        )
         if np.any(of_control):
             total -= of_control * G(i, j + 1)
         return total

@@ -1,8 +1,8 @@
 """One training step of a neural ODE in the limit: forward and backward correlations and responses, row by row.
 
 With fresh starts and G(0, ·) = 0 the trajectories of different training steps are independent, and all of a step is a
-function of the overlaps Q = |θ|²/d_θ and m = θ·θ*/d_θ. C_uw(n, n') = ⟨u_n w_n'⟩; R_uw(n, n') is the response of u_n to a
-source in the equation that produces w_n', so that R_yy(n, n) = 1. With a_n = 1 − hμ̂(C_yy(n, n)),
+function of the overlaps Q = |θ|²/d_θ and m = θ·θ*/d_θ. C_uw(n, n') = ⟨u_n w_n'⟩; R_uw(n, n') is the response of u_n to
+a source in the equation that produces w_n', so that R_yy(n, n) = 1. With a_n = 1 − hμ̂(C_yy(n, n)),
 
     C_yy(n+1, n') = a_n C_yy(n, n') + h² Σ_{k<n'} G(C_yy(n, k), Q) R_yy(n', k+1)   (+ 2hτ_s at n' = n+1),
     C_yx(n+1, n') = a_n C_yx(n, n') + h² Σ_{k<n'} G(C_yx(n, k), m) R_xx(n', k+1),

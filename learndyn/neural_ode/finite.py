@@ -252,11 +252,14 @@ def memory(problem, d: int, d_theta: int, count: int, method: AdjointDescent) ->
     network, data = problem.network, problem.data
     times = network.steps + network.teacher_steps + 2
     batch = max(data.batch or data.examples, TEST_TRAJECTORIES)
-    total = entries(network.field.coefficients, d, d_theta) + count * (count + d_theta)
+    together = data.examples or 0 if isinstance(data, Dataset) else batch
+    rows = max(batch, together, 2 * times if method.responses else 0)
+    total = entries(network.field.coefficients, d, d_theta, rows, network.steps * batch)
+    total += count * (count + d_theta)
     # Sources, states and adjoints of a batch, of its test trajectories, and copies of them in one axis.
     total += 6 * times * batch * d
     if isinstance(data, Dataset):
-        total += 2 * times * data.examples * d
+        total += 2 * times * together * d
     if method.responses:
         total += 2 * times * 6 * times * d
     return 8.0 * (total + len(method.inference_steps) * 6 * times**2)

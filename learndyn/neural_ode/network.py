@@ -3,6 +3,7 @@
 import math
 
 import jax
+import numpy as np
 
 from learndyn.activations import Activation, Polynomial, as_activation
 from learndyn.data import Dataset, Population, Stream
@@ -16,7 +17,7 @@ from learndyn.part import field as checked
 def _as_confinement(value):
     """A number stands for a constant."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return Polynomial([value])
+        return Polynomial(np.array([value]))
     return as_activation(value)
 
 
@@ -24,9 +25,9 @@ class NeuralODE(Network):
     """A student flow that learns the control of a teacher flow from where it starts and where it ends.
 
     States have dimension d → ∞, controls d_θ = σd (`control_ratio` σ). Teacher and student move in the same frozen
-    Gaussian `field` r with ⟨r_i(x, θ) r_j(x', θ')⟩ = δ_ij G(x·x'/d, θ·θ'/d_θ); the student knows it, but not the control
-    θ* of the teacher, |θ*|² = d_θ. From a start x_0 = y_0 = z with |z|² = d, N_s = `steps` Euler steps h = T_s/N_s of the
-    student's `time` T_s (and N_t = `teacher_time`/h of the teacher) give
+    Gaussian `field` r with ⟨r_i(x, θ) r_j(x', θ')⟩ = δ_ij G(x·x'/d, θ·θ'/d_θ); the student knows it, but not the
+    control θ* of the teacher, |θ*|² = d_θ. From a start x_0 = y_0 = z with |z|² = d, N_s = `steps` Euler steps
+    h = T_s/N_s of the student's `time` T_s (and N_t = `teacher_time`/h of the teacher) give
 
         x_{n+1} = (1 − hμ̂(|x_n|²/d)) x_n + h r(x_n, θ*) + √(2h τ_t) ζ,
         y_{n+1} = (1 − hμ̂(|y_n|²/d)) y_n + h r(y_n, θ) + √(2h τ_s) ζ,    loss = |y_{N_s} − x_{N_t}|²/2,
@@ -82,12 +83,16 @@ class NeuralODE(Network):
         if self.teacher_time is None:
             return
         if traced(self.teacher_time) or traced(self.time):
-            allowed = "must be a plain number where teacher_time is given: it sets the number of steps"
+            allowed = (
+                "must be a plain number where teacher_time is given: it sets the number of steps"
+            )
             raise ProblemError("NeuralODE.time", "traced", allowed)
         count = self.teacher_time * self.steps / self.time
         if round(count) < 1 or abs(count - round(count)) > 1e-9 * count:
             h = self.time / self.steps
-            allowed = f"must be a whole number of steps h = time/steps = {h:g}; it is {count:g} of them"
+            allowed = (
+                f"must be a whole number of steps h = time/steps = {h:g}; it is {count:g} of them"
+            )
             raise ProblemError("NeuralODE.teacher_time", self.teacher_time, allowed)
 
     def check(self, data, training):
@@ -114,10 +119,10 @@ class NeuralODE(Network):
     def _check_data(self, data) -> None:
         for name in ("teacher", "spectrum", "batch_ratio", "ratio"):
             if getattr(data, name, None) is not None:
-                allowed = "must be left out: the teacher of a NeuralODE is a flow in the same field, on a few trajectories"
+                allowed = "must be left out: the teacher of a NeuralODE is a flow in the same field"
                 if name.endswith("ratio"):
                     count = "batch" if name == "batch_ratio" else "examples"
-                    allowed = f"give {count} instead: a NeuralODE learns from a number of trajectories that does not grow"
+                    allowed = f"give {count} instead: the number of trajectories does not grow with the dimension"
                 raise ProblemError(f"data.{name}", getattr(data, name), allowed)
         if data.noise:
             allowed = "must be 0; noise of the teacher's trajectories is network.teacher_noise"

@@ -159,14 +159,16 @@ class TensorField:
         return total
 
 
-def entries(coefficients, d: int, d_theta: int) -> float:
-    """How many numbers a drawn field and its use at two controls need: T_ij, A_i, S_i, ψ_i and the tables of both."""
+def entries(coefficients, d: int, d_theta: int, rows: int, states: int) -> float:
+    """How many numbers a field needs that is used at two controls: for drifts of `rows` and moments of `states`."""
     total = 0.0
     for (i, j), c in np.ndenumerate(coefficients):
         if not c:
             continue
-        states, controls = math.comb(d + i - 1, i), math.comb(d_theta + j - 1, j)
-        total += d * states * controls + (4 * d + 3 * CHUNK) * states + 4 * controls
-        # Indices of letters, of what they are raised to, and slopes, of which there are order·n_k.
-        total += sum((2 * k + 6) * n for k, n in ((i, states), (j, controls)) if k > 1)
+        n_i, m_j = math.comb(d + i - 1, i), math.comb(d_theta + j - 1, j)
+        # T_ij; three arrays of monomials at a time; A_i twice, S_i, and one of them while it is added up.
+        total += d * n_i * m_j + 3 * n_i * max(rows, min(states, CHUNK) if j else 0)
+        total += 4 * d * n_i + 4 * m_j if j else 0
+        # While the tables are made: the k letters of k·n_k raised multi-indices, sorted too, and their numbers.
+        total += sum((2 * k * k + 5 * k) * n for k, n in ((i, n_i), (j, m_j)) if k > 1)
     return total

@@ -1,5 +1,6 @@
 """Extrapolation to vanishing step."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -23,5 +24,7 @@ def richardson(sequence: list[np.ndarray]) -> Extrapolated:
     for order in range(1, len(sequence)):
         before = table[-1]
         scale = 2.0**order
-        table = [(scale * fine - coarse) / (scale - 1) for coarse, fine in zip(table, table[1:], strict=False)]
+        table = [
+            (scale * fine - coarse) / (scale - 1) for coarse, fine in itertools.pairwise(table)
+        ]
     return Extrapolated(table[-1], np.abs(table[-1] - before))

@@ -98,7 +98,7 @@ def equations(problem) -> tuple[Equations, OrderParameters]:
             "eta_v": as_schedule(training.learning_rate if readout_rate is None else readout_rate),
             "decay": training.weight_decay,
             "noise": data.noise,
-            "batch": float(getattr(data, "batch", 1)),
+            "batch": float(getattr(data, "batch", None) or 1),
         }
     )
     flow = isinstance(data, Population)

@@ -28,9 +28,9 @@ in a Toy Model" (Workshop on High-dimensional Learning Dynamics, 2024), with cor
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import numpy as np
 
+from learndyn.activations.values import with_curvature
 from learndyn.numerics.lower import compiled
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.two_layer.stream import Equations
@@ -128,13 +128,6 @@ class WeightProcess:
 
 
 @eqx.filter_jit
-def _activation(student, h):
-    """φ, φ' and φ'' at h."""
-    slope, curvature = jax.jvp(student.derivative, (h,), (jax.numpy.ones_like(h),))
-    return student(h), slope, curvature
-
-
-@eqx.filter_jit
 def _labels(made: Equations, rho):
     """Clean labels Σ_n v*_n σ(ρ_n) and their slopes v*_n σ'(ρ_n), for fields (M, S)."""
     return made.v_star @ made.teacher(rho), made.v_star[:, None] * made.teacher.derivative(rho)
@@ -180,7 +173,7 @@ class SampleProcess:
         kernel = weights.kernel[t, :, :t].reshape(K, t * K)
         h = self._fields(weights.W[t, :, : weights.normals(t)])
         h += kernel @ self.g[:t].reshape(t * K, S)
-        phi, slope, curvature = map(np.asarray, _activation(setting.made.student, h))
+        phi, slope, curvature = map(np.asarray, with_curvature(setting.made.student, h))
         v = setting.v[:, None]
         pull = v * slope
         error = self.y - setting.v @ phi

@@ -21,18 +21,20 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import numpy as np
 from scipy.linalg import get_blas_funcs
 
+from learndyn.activations.values import with_slope
 from learndyn.deep_linear.delayed import rows_times
 from learndyn.errors import ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps, resolve_times
-from learndyn.part import Part, field, whole
+from learndyn.part import Part, boolean, field, whole
 from learndyn.theory import Curves
 from learndyn.training import GradientDescent, as_schedule, rates
+from learndyn.wide import finite_responses
 from learndyn.wide.evolution import tangent_kernel
+from learndyn.wide.finite_responses import Tangents
 from learndyn.wide.observables import kernel_summaries, losses, observables
 from learndyn.wide.setting import Setting, setting
 
@@ -50,10 +52,14 @@ SHORT, SHORTEST = 1 / 32, 1e-4
 class WideDescent(Part):
     """Gradient descent on the weights, or gradient flow where training has a `time`.
 
-    The preactivations of the first `samples` neurons of every layer are recorded.
+    The preactivations of the first `samples` neurons of every layer are recorded. With `responses` it also measures A
+    and B, by tangents of the run along `probes` random directions for every recorded step, layer, point and output, and
+    for every step, layer and point; record few steps.
     """
 
     samples: int = field(whole(0), default=0)
+    responses: bool = field(boolean, default=False)
+    probes: int = field(whole(1), default=1)
 
 
 class Fields(NamedTuple):
@@ -71,12 +77,6 @@ class Force(NamedTuple):
     delta: list
     phi: list
     E: np.ndarray
-
-
-@eqx.filter_jit
-def _values(activation, h):
-    """φ and φ' at h."""
-    return activation(h), activation.derivative(h)
 
 
 class Weights:
@@ -113,7 +113,7 @@ class Weights:
         h, slope, phi = [], [], [x]
         for ell in range(len(self.W)):
             h.append(self._ahead(ell, phi[-1]))
-            values = map(np.asarray, _values(self.made.activation, h[-1]))
+            values = map(np.asarray, with_slope(self.made.activation, h[-1]))
             for kept, value in zip((phi, slope), values, strict=True):
                 kept.append(value)
         return Fields(h, slope, phi, phi[-1] @ self.w.T / (self.made.gamma * self.w.shape[1]))
@@ -275,7 +275,14 @@ def _gram(vectors):
     return (rows @ rows.T / rows.shape[1]).reshape(vectors.shape[:-1] * 2)
 
 
-def descend(trainee: Trainee, training: GradientDescent, steps, noise, report) -> None:
+def descend(
+    trainee: Trainee,
+    training: GradientDescent,
+    steps,
+    noise,
+    report,
+    tangents: Tangents | None = None,
+) -> None:
     """B ← βB + η·force, θ ← (1 − ηλ)θ + B + √(2ητ)ζ, recorded at `steps`."""
     weights, last = trainee.weights, int(steps[-1])
     eta = np.asarray(rates(training, last), dtype=float)
@@ -284,8 +291,11 @@ def descend(trainee: Trainee, training: GradientDescent, steps, noise, report) -
         fields, f = trainee.look(weights)
         if not trainee.made.loss.value(f) <= trainee.limit:
             return
-        if step == steps[trainee.reached]:
+        record = trainee.reached if step == steps[trainee.reached] else None
+        if record is not None:
             trainee.record(fields)
+        if tangents is not None:
+            tangents.step(step, weights, record, trainee.reached)
         if step < last:
             rate, force = eta[step], weights.force(fields, trainee.made.loss.force(f))
             keep = 1 - rate * training.weight_decay
@@ -387,6 +397,8 @@ def finite(problem, size: int, method: WideDescent, save_at):
         raise ProblemError(
             "WideDescent.samples", method.samples, f"must be at most {size}, the width"
         )
+    if method.responses:
+        finite_responses.check(problem)
     times = (
         resolve_times(save_at, training.time) if flowing else resolve_steps(save_at, training.steps)
     )
@@ -395,8 +407,13 @@ def finite(problem, size: int, method: WideDescent, save_at):
     copies = 2 if flowing or training.momentum or training.noise else 1
     # As many networks train at a time as there are cores.
     needed = memory(made, x.shape[1], size, len(times), copies) * (os.cpu_count() or 1)
+    if method.responses:
+        sizes = (size, len(times), int(times[-1]), method.probes)
+        needed += finite_responses.memory(made, *sizes) * (os.cpu_count() or 1)
     axis = "time" if flowing else "step"
     purpose = f"training networks of width {size} on {made.points} points, recorded at {len(times)} {axis}s,"
+    if method.responses:
+        purpose = f"{purpose} with responses,"
     require_memory(needed, purpose, "use a smaller width or record fewer states (save_at)")
 
     def run(seed: int, report) -> Curves:
@@ -405,13 +422,19 @@ def finite(problem, size: int, method: WideDescent, save_at):
             trainee = Trainee(
                 made, weights, x, problem.network.centered, len(times), method.samples
             )
+            tangents = None
+            if method.responses:
+                tangents = Tangents(made, training, trainee, times, method.probes, seed)
             if flowing:
                 flow(trainee, training, times, report)
             else:
-                descend(trainee, training, times, noise, report)
+                descend(trainee, training, times, noise, report, tangents)
         reached = trainee.reached
+        arrays = trainee.arrays(problem.data.test_targets)
+        if tangents is not None:
+            arrays |= tangents.arrays(reached)
         return Curves(
-            observables(trainee.arrays(problem.data.test_targets), axis),
+            observables(arrays, axis),
             times[:reached],
             axis=axis,
             axis_words="time t (gradient flow)" if flowing else None,

@@ -14,17 +14,11 @@ O(samples·points²).
 
 from typing import NamedTuple
 
-import equinox as eqx
 import numpy as np
 
+from learndyn.activations.values import with_slope
 from learndyn.numerics.rules import Rule
 from learndyn.wide.setting import Setting
-
-
-@eqx.filter_jit
-def _values(activation, h):
-    """φ and φ' at h."""
-    return activation(h), activation.derivative(h)
 
 
 class TrainingRule(NamedTuple):
@@ -73,7 +67,7 @@ def move(
     scale = setting.limit
     wanted = set(saved.tolist())
     for t in range(n):
-        phi, slope = map(np.asarray, _values(setting.activation, h))
+        phi, slope = map(np.asarray, with_slope(setting.activation, h))
         f[t] = (phi * weights) @ w.T / gamma
         if not np.max(np.abs(f[t])) < scale:
             return _packed(f, kept, weights, t)

@@ -67,3 +67,36 @@ def test_the_deviation_shrinks(setting):
         variance[size] = float(((runs["prediction"] - theory["prediction"])[:, 1:] ** 2).mean())
     low, high = scipy.stats.f.ppf([0.0005, 0.9995], 30, 30)
     assert low < variance[250] / variance[1000] / 4 < high
+
+
+FEW = ld.Points.random(2, 4, seed=1, test_points=1)
+RESPONSES = {
+    "tanh": problem(2, "tanh", 1.5, 1.0, steps=7, data=FEW),
+    "two outputs, momentum, decay": problem(
+        2,
+        "tanh",
+        1.5,
+        0.5,
+        steps=6,
+        data=ld.Points.random(2, 4, seed=2, outputs=2),
+        momentum=0.5,
+        weight_decay=0.1,
+    ),
+    "three layers": problem(3, "tanh", 1.5, 0.8, steps=5, data=FEW),
+    "linear": problem(2, "linear", 1.0, 0.3, steps=6, data=FEW),
+}
+
+
+@pytest.mark.parametrize("setting", RESPONSES)
+def test_responses_agree_with_training(setting):
+    """Tangents of trained networks, along random directions, against the theory; their scatter falls as 1/N."""
+    asked, measured = RESPONSES[setting], ld.WideDescent(responses=True)
+    theory = ld.solve(asked)
+    runs = ld.simulate(asked, 500, 12, method=measured)
+    table = ld.compare(theory, runs, level=0.01 / 2).table.loc[["A", "B"]]
+    assert (table["verdict"] == "agrees").all(), table
+    small = ld.simulate(asked, 125, 12, method=measured, first_seed=100)
+    low, high = scipy.stats.f.ppf([0.0005, 0.9995], 12, 12)
+    for name in ("A", "B"):
+        variance = [float(((one[name] - theory[name]) ** 2).mean()) for one in (small, runs)]
+        assert low < variance[0] / variance[1] / 4 < high, (name, variance)

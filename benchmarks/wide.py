@@ -16,7 +16,7 @@ from benchmarks.timing import best, row
 from learndyn.numerics.precision import float64
 from learndyn.wide import alternating
 from learndyn.wide.linear import solve_linear
-from learndyn.wide.sampled import sweep
+from learndyn.wide.sampled import Adjoint, sweep
 from learndyn.wide.setting import setting
 
 
@@ -37,11 +37,12 @@ def solved_linear(points: int, steps: int):
     return solve_linear(setting(linear(points, steps), steps), lambda done: None)
 
 
-def one_batch(points: int, steps: int, samples: int):
+def one_batch(points: int, steps: int, samples: int, precision: str = "single", seed: int = 0):
     """One batch of the causal sweep through L = 2 layers."""
     made = setting(nonlinear(2, points, steps), steps)
+    seeds = np.random.SeedSequence(seed)
     with float64():
-        return sweep(made, samples, np.random.SeedSequence(0), lambda done: None)
+        return sweep(made, samples, seeds, lambda done: None, precision=precision)
 
 
 def against_eq_11(points: int, steps: int, damping: float) -> None:
@@ -107,6 +108,35 @@ def against_training(what: str, made: ld.Problem, method, width: int, seeds: int
     )
 
 
+def against_double_precision(points: int, steps: int, samples: int) -> None:
+    """The adjoint recursion in single precision: time, and the change of f and Φ against the error of one batch."""
+    seconds, reference = (
+        best(lambda p=precision: one_batch(points, steps, samples, p), 3)
+        for precision in ("single", "double")
+    )
+    what = f"sampled, L = 2, P = {points}, T = {steps}, S = {samples}"
+    row(what, seconds, "in double precision", reference)
+    single, double = (
+        [one_batch(points, steps, samples, precision, seed) for seed in range(4)]
+        for precision in ("single", "double")
+    )
+    largest, usual = 0.0, 0.0
+    for take in (lambda x: x.f, lambda x: x.layers[-1].Phi):
+        pairs = np.array([[take(a), take(b)] for a, b in zip(single, double, strict=True)])
+        change, spread = pairs[:, 0] - pairs[:, 1], pairs[:, 1].std(axis=0, ddof=1)
+        moves = spread > 1e-9
+        largest = max(largest, _largest(change[:, moves] / spread[moves]))
+        usual = max(usual, _rms(change) / _rms(spread))
+    sizes = []
+    for precision in ("single", "double"):
+        adjoint = Adjoint(steps + 1, points, 1, samples, precision)
+        sizes.append((adjoint._h.nbytes + adjoint._z.nbytes) / 1e6)
+    print(
+        f"    rounding changes f and Φ by {usual:.1g} standard deviations of a batch, single entries by up to "
+        f"{largest:.1g}; buffers {sizes[0]:.2g} MB against {sizes[1]:.2g} MB"
+    )
+
+
 def power(what: str, sizes, run) -> None:
     """The exponent of the time between the largest two sizes."""
     seconds = [best(lambda size=size: run(size), 3) for size in sizes]
@@ -134,6 +164,8 @@ def run() -> None:
         method = ld.KernelEvolution()
         against_training("particles, P = 4, T = 30", shallow, method, 1000, 16)
         against_training("sampled, L = 2, P = 4, T = 30", deep, method, 1000, 16)
+        against_double_precision(4, 30, 1024)
+        against_double_precision(16, 20, 256)
         power("linear, against points P, T = 60", [10, 20, 40], lambda P: solved_linear(P, 60))
         power("linear, against steps T, P = 10", [50, 100, 200], lambda T: solved_linear(10, T))
         power("sampled, against P, T = 20", [4, 8, 16], lambda P: one_batch(P, 20, 256))

@@ -38,6 +38,7 @@ def alternate(
     damping: float,
     tolerance: float,
     iterations: int,
+    precision: str,
 ) -> Sweep:
     """One batch, with the same normals in every iteration, until no output changes by more than `tolerance`."""
     L = setting.depth
@@ -51,7 +52,7 @@ def alternate(
         for index in range(L):
             key, spawn_key = entropy[index]
             again = np.random.SeedSequence(key, spawn_key=spawn_key)
-            layers.append(_whole(setting, samples, again, kernels, index, E, stein))
+            layers.append(_whole(setting, samples, again, kernels, index, E, stein, precision))
             report((iteration + (index + 1) / L) / iterations)
         kernels = [old.toward(new, damping) for old, new in zip(kernels, layers, strict=True)]
         new, E_new = _outputs(setting, kernels)
@@ -99,11 +100,13 @@ def _outputs(setting: Setting, kernels: list[Kernels]) -> tuple[np.ndarray, np.n
     return f, E
 
 
-def _whole(setting: Setting, samples, seed, kernels, index: int, E, stein: bool) -> Layer:
+def _whole(
+    setting: Setting, samples, seed, kernels, index: int, E, stein: bool, precision: str
+) -> Layer:
     """One layer at all states, from the kernels of its neighbours."""
     n, p, C = setting.states, setting.points, setting.outputs
-    layer = Layer(n, p, C, samples, seed)
-    response = Stein() if stein else Adjoint(n, p, C, samples)
+    layer = Layer(n, p, C, samples, seed, precision)
+    response = Stein() if stein else Adjoint(n, p, C, samples, precision)
     below = kernels[index - 1] if index else None
     above = kernels[index + 1] if index + 1 < len(kernels) else None
     for t in range(n):

@@ -18,7 +18,7 @@ from learndyn.wide.approximations import (
     plain_rates,
     static_kernel,
 )
-from learndyn.wide.flow import flow
+from learndyn.wide.flow import Descent, flow
 from learndyn.wide.innovation import solve_innovation
 from learndyn.wide.linear import linear_memory, solve_linear
 from learndyn.wide.methods import (
@@ -54,39 +54,53 @@ def solve(problem, method: WideMethod, save_at, seed: int, report) -> Curves:
     """All observables at the recorded steps, or times of gradient flow."""
     if problem.training.time is None:
         saved = resolve_steps(save_at, problem.training.steps)
-        return descent(problem, method, saved, seed, report)
+        return descent(problem, method, saved, seed, report).curves
     return flow(
         problem,
         save_at,
         method.tolerance,
         report,
         lambda stepped, saved, advance: descent(stepped, method, saved, seed, advance),
+        costly=_by_layers(method, problem.network),
     )
 
 
-def descent(problem, method: WideMethod, saved: np.ndarray, seed: int, report) -> Curves:
+def _by_layers(method: WideMethod, network) -> bool:
+    """Whether layers are sampled, with a cost that grows as the third power of the steps."""
+    if isinstance(method, AlternatingIteration):
+        return True
+    particles = isinstance(method, KernelEvolution) and network.depth == 1
+    sampled = isinstance(method, SampledLayers) and not is_linear(network.activation)
+    return sampled and not particles
+
+
+def descent(problem, method: WideMethod, saved: np.ndarray, seed: int, report) -> Descent:
     """All observables of gradient descent after `saved` steps."""
     made = setting(problem, int(saved[-1]))
+    batches: dict[str, np.ndarray] = {}
     if isinstance(method, SampledLayers):
         exact = is_linear(made.activation) and not isinstance(method, AlternatingIteration)
         if exact:
-            arrays, errors, reached, evidence = _linear(problem, method, made, saved, report)
+            arrays, reached, evidence = _linear(problem, method, made, saved, report)
         else:
             if not isinstance(method, KernelEvolution):
                 plain_rates(made, type(method).__name__)
-            arrays, errors, reached, evidence = _sampled(problem, method, made, saved, seed, report)
+            arrays, batches, reached, evidence = _sampled(
+                problem, method, made, saved, seed, report
+            )
     else:
-        arrays, errors, reached, evidence = _without_samples(method, made, saved)
+        arrays, reached, evidence = _without_samples(method, made, saved)
     kept = saved[saved < reached]
-    f = arrays.pop("f")
     test_targets = problem.data.test_targets
-    if "f_batches" in arrays:
-        each = [losses(made.loss, one[kept], test_targets) for one in arrays.pop("f_batches")]
-        for name in each[0]:
-            arrays[name], errors[name] = mean_and_error([one[name] for one in each])
+    errors = {}
+    if batches:
+        each = [losses(made.loss, f[kept], test_targets) for f in batches.pop("f")]
+        batches |= {name: np.stack([one[name] for one in each]) for name in each[0]}
+        for name, values in batches.items():
+            arrays[name], errors[name] = mean_and_error(values)
     else:
-        arrays |= losses(made.loss, f[kept], test_targets)
-    return Curves(
+        arrays |= losses(made.loss, arrays.pop("f")[kept], test_targets)
+    curves = Curves(
         observables(arrays, "step", errors),
         kept,
         axis="step",
@@ -94,6 +108,7 @@ def descent(problem, method: WideMethod, saved: np.ndarray, seed: int, report) -
         diverged_at=float(saved[len(kept)]) if len(kept) < len(saved) else None,
         evidence={"size_symbol": "N"} | evidence,
     )
+    return Descent(curves, batches)
 
 
 def _by_innovation(problem, method: SampledLayers, made: Setting) -> bool:
@@ -117,7 +132,7 @@ def _innovation(problem, made: Setting, saved, report):
     )
     arrays = {"f": found.f} | _from_linear(made, found.Phi, found.G)
     evidence = {"solver": "innovation basis, linear units", "basis": found.basis}
-    return arrays, {}, found.reached, evidence
+    return arrays, found.reached, evidence
 
 
 def _linear(problem, method: SampledLayers, made: Setting, saved, report):
@@ -137,7 +152,7 @@ def _linear(problem, method: SampledLayers, made: Setting, saved, report):
         A, B = _at(found.A, kept), _at(found.B, kept)
         arrays["A"] = np.repeat(A[:, :, :, :, None] / p, p, axis=4)
         arrays["B"] = np.repeat(B[:, :, None], p, axis=2)
-    return arrays, {}, found.reached, {"solver": "exact, linear units"}
+    return arrays, found.reached, {"solver": "exact, linear units"}
 
 
 def _at(array, kept):
@@ -165,7 +180,7 @@ def _without_samples(method: WideMethod, made: Setting, saved):
         )
         # To the order γ_0², of which the product of corrected kernels has more.
         arrays["kernel"] = found["kernel"][saved]
-        return arrays, {}, made.states, {"solver": "leading order in γ_0²"}
+        return arrays, made.states, {"solver": "leading order in γ_0²"}
     start, n, C = initial_kernels(made), len(saved), made.outputs
     f = static_kernel(made, start.kernel)
     Phi = np.broadcast_to(
@@ -174,7 +189,6 @@ def _without_samples(method: WideMethod, made: Setting, saved):
     G = np.einsum("lma,cd,t,s->ltmcsad", start.G[:-1], np.eye(C), np.ones(n), np.ones(n))
     return (
         {"f": f, "Phi": Phi, "G": G} | _summaries(made, Phi, G),
-        {},
         made.states,
         {"solver": "static kernel"},
     )
@@ -210,17 +224,13 @@ def _sampled(problem, method: SampledLayers, made: Setting, saved, seed, report)
     results = in_threads(run, method.batches, report)
     reached = min(result["reached"] for result in results)
     count = int(np.sum(saved < reached))
-    arrays, errors = {}, {}
+    batches = {"f": np.stack([result["f"] for result in results])}
     for name in results[0]:
-        if name in ("reached", "f", "preactivation"):
-            continue
-        values = [_first(name, result[name], count) for result in results]
-        arrays[name], errors[name] = mean_and_error(values)
-    arrays["f"] = np.mean([result["f"] for result in results], axis=0)
-    arrays["f_batches"] = [result["f"] for result in results]
-    arrays["preactivation"] = results[0]["preactivation"][:, :count]
+        if name not in ("reached", "f", "preactivation"):
+            batches[name] = np.stack([_first(name, result[name], count) for result in results])
+    arrays = {"preactivation": results[0]["preactivation"][:, :count]}
     evidence |= {"samples": method.samples, "batches": method.batches}
-    return arrays, errors, reached, evidence
+    return arrays, batches, reached, evidence
 
 
 def _first(name: str, values, count: int):
@@ -297,10 +307,13 @@ def _deep_batches(method: SampledLayers, made: Setting, saved, seeds):
                 method.damping,
                 method.change,
                 method.iterations,
+                method.precision,
             )
         else:
             independent = isinstance(method, GradientIndependence)
-            found = sweep(made, method.samples, seeds[index], advance, stein, independent)
+            found = sweep(
+                made, method.samples, seeds[index], advance, stein, independent, method.precision
+            )
         kept = saved[saved < found.reached]
         Phi = np.stack([layer.Phi[kept][:, :, kept] for layer in found.layers])
         G = np.stack([layer.G[kept][:, :, :, kept] for layer in found.layers])
@@ -316,4 +329,5 @@ def _deep_batches(method: SampledLayers, made: Setting, saved, seeds):
         }
         return result | _summaries(made, Phi, G) | {"reached": found.reached}
 
-    return run, {"solver": "sampled layers", "responses": "stein" if stein else "adjoint"}
+    responses = "stein" if stein else f"adjoint, {method.precision} precision"
+    return run, {"solver": "sampled layers", "responses": responses}

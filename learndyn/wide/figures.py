@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from learndyn.activations import as_activation
 from learndyn.data import Points
 from learndyn.figures import PaperFigure, register_figure
-from learndyn.plotting import COLOURS, SAMPLED_BAND, THEORY_COLOUR
+from learndyn.plotting import COLOURS, SAMPLED_BAND, THEORY_COLOUR, draw_points, finish_panel
 from learndyn.problem import Problem
 from learndyn.simulate import simulate
 from learndyn.solution import Solution
@@ -95,13 +95,6 @@ def _draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **loo
         axes.fill_between(steps, low, high, color=look["color"], **SAMPLED_BAND)
 
 
-def _draw_points(axes: Axes, x, runs: np.ndarray, colour: str, **look) -> None:
-    """Means over the seeds (the first axis of `runs`) with standard deviations, if there are several."""
-    spread = runs.std(axis=0, ddof=1) if len(runs) > 1 else None
-    look = {"fmt": "o", "ms": 3.5, "mfc": "white", "color": colour, "elinewidth": 1} | look
-    axes.errorbar(x, runs.mean(axis=0), spread, **look)
-
-
 def _parts(figure, rows: int, columns: int, **ratios) -> list:
     """The figure in parts, each with panels and a title of its own."""
     return list(figure.subfigures(rows, columns, **ratios))
@@ -110,15 +103,6 @@ def _parts(figure, rows: int, columns: int, **ratios) -> list:
 def _some(states: int, count: int = 12) -> np.ndarray:
     """A few of the states, for the points of networks."""
     return np.unique(np.linspace(0, states - 1, count).round().astype(int))
-
-
-def _finish(axes: Axes, title: str, legend: dict | None = None, **settings) -> None:
-    axes.set_title(title, fontsize=10)
-    axes.set(**settings)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, lw=0.5)
-    if legend is not None:
-        axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 1.8} | legend))
 
 
 def _draw_maps(block, title: str, rows: dict[str, np.ndarray], layers, **look):
@@ -180,12 +164,12 @@ def figure_1(
         runs = simulate(problem, size, seeds, method=record, save_at=states)
         colour, few = COLOURS[done], _some(states)
         _draw_line(losses, theory, "train_loss", f"γ₀ = {richness:g}", color=colour)
-        _draw_points(losses, few, runs["train_loss"].values[:, few], colour)
+        draw_points(losses, few, runs["train_loss"].values[:, few], colour)
         report(0.2 * (done + 1))
     assert theory is not None
     assert runs is not None
     losses.plot([], [], "o", color="0.4", mfc="white", ms=3.5, label=f"training, N = {size}")
-    _finish(losses, "(a) loss", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
+    finish_panel(losses, "(a) loss", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
     _draw_histogram(histogram, theory, runs)
     _draw_widths(widening, theory, setting.problem(richest), widths, repeats, report)
     Phi, layers = theory["Phi"].values, theory["layer"].values
@@ -216,7 +200,7 @@ def _draw_histogram(axes: Axes, theory: Solution, runs: Solution) -> None:
         axes.hist(found, bins, density=True, label=f"theory, {words}", **look)
     corner = {"fontsize": 7.5}
     words = "preactivation $h^3$"
-    _finish(axes, "(b) last hidden layer", corner, xlabel=words, ylabel="density")
+    finish_panel(axes, "(b) last hidden layer", corner, xlabel=words, ylabel="density")
     axes.set_ylim(top=1.3 * axes.get_ylim()[1])
 
 
@@ -241,14 +225,14 @@ def _draw_widths(axes: Axes, theory: Solution, problem: Problem, widths, repeats
                 "mfc": COLOURS[layer] if ls == "-" else "white",
             }
             label = f"${symbol}^{layer + 1}$"
-            _draw_points(axes, widths, one, COLOURS[layer], label=label, **look)
+            draw_points(axes, widths, one, COLOURS[layer], label=label, **look)
     look = {"color": "0.5", "lw": 1, "ls": ":"}
     guide = 0.6 * np.array(missing["G"])[0].mean(axis=0).max() * widths[0] / np.array(widths)
     axes.plot(widths, guide, label="∝ 1/N", **look)
     settings = {"xscale": "log", "yscale": "log", "xlabel": "width N"}
     legend = {"ncols": 2, "fontsize": 7.5}
     words = "1 − A(theory, network)"
-    _finish(axes, "(c) misalignment of the kernels", legend, ylabel=words, **settings)
+    finish_panel(axes, "(c) misalignment of the kernels", legend, ylabel=words, **settings)
 
 
 def figure_2(report, size: int = 1000, seeds: int = 4, steps: int = 60, points: int = 20):
@@ -266,21 +250,21 @@ def figure_2(report, size: int = 1000, seeds: int = 4, steps: int = 60, points: 
         runs = simulate(problem, size, seeds, save_at=few)
         network, colour = runs["Phi"].values, COLOURS[done]
         _draw_line(losses, theory, "train_loss", f"L = {depth}", color=colour)
-        _draw_points(losses, few, runs["train_loss"].values, colour)
+        draw_points(losses, few, runs["train_loss"].values, colour)
         now = equal_times(theory["Phi"].values)
         kept = cosine(now, now[:, :1], 2).mean(axis=0)
         moving.plot(np.arange(states), kept, color=colour, lw=1.4)
         now = equal_times(network)
-        _draw_points(moving, few, cosine(now, now[:, :, :1], 2).mean(axis=1), colour)
+        draw_points(moving, few, cosine(now, now[:, :, :1], 2).mean(axis=1), colour)
         report((done + 1) / len(depths) * 0.95)
     assert theory is not None
     assert network is not None
     label = f"training, N = {size}"
     losses.plot([], [], "o", color="0.4", mfc="white", ms=3.5, label=label)
-    _finish(losses, "(a) loss", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
+    finish_panel(losses, "(a) loss", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
     words = "$A(H^ℓ(t, t), H^ℓ(0, 0))$"
     title = "(b) kernels against their start, mean over layers"
-    _finish(moving, title, xlabel=STEP, ylabel=words)
+    finish_panel(moving, title, xlabel=STEP, ylabel=words)
     H, layers = theory["Phi"].values, theory["layer"].values
     rows = {"theory": _final(H, order), "network": _final(network[0], order)}
     title, words = "(c) L = 5, kernels at the end", "$H^ℓ_{μα}(T, T)$"
@@ -321,7 +305,7 @@ def figure_3(
         if richness in drawn:
             colour = COLOURS[drawn.index(richness)]
             _draw_line(losses, theory, "train_loss", f"γ₀ = {richness:g}", color=colour)
-            _draw_points(losses, few, runs["train_loss"].values, colour)
+            draw_points(losses, few, runs["train_loss"].values, colour)
         error = theory.standard_error("alignment")
         assert error is not None
         final.append(theory["alignment"].values[0, -1])
@@ -331,7 +315,7 @@ def figure_3(
         report((done + 1) / len(richnesses))
     losses.plot([], [], "o", color="0.4", mfc="white", ms=3.5, label=f"training, N = {size}")
     title, legend = "(a) loss without the penalty", {"loc": "upper center", "ncols": 3}
-    _finish(losses, title, legend, xlabel=STEP, ylabel=LOSS, ylim=(0, 0.68))
+    finish_panel(losses, title, legend, xlabel=STEP, ylabel=LOSS, ylim=(0, 0.68))
     _draw_alignments(aligned, richnesses, final, errors, shares, trained, size)
     return figure
 
@@ -349,7 +333,7 @@ def _draw_alignments(axes: Axes, richnesses, final, errors, shares, trained, siz
     axes.plot(x, final, label="theory", **look)
     axes.fill_between(x, final - 2 * errors, final + 2 * errors, color="0.2", **SAMPLED_BAND)
     runs = np.array(trained).T
-    _draw_points(axes, x, runs, COLOURS[0], label=f"training, N = {size}")
+    draw_points(axes, x, runs, COLOURS[0], label=f"training, N = {size}")
     vanished = x[np.array(shares) < TRIVIAL]
     if len(vanished) and vanished.max() < x.max():
         edge = np.sqrt(vanished.max() * x[x > vanished.max()].min())
@@ -357,7 +341,7 @@ def _draw_alignments(axes: Axes, richnesses, final, errors, shares, trained, siz
     words = "$y^⊤Φ^1(T, T)y/(|Φ^1||yy^⊤|)$"
     settings = {"xscale": "log", "xlim": (x.min() / 1.2, x.max() * 1.2), "xlabel": "richness γ₀"}
     title = "(b) alignment of the final kernel with the targets"
-    _finish(axes, title, {"loc": "lower right"}, ylabel=words, **settings)
+    finish_panel(axes, title, {"loc": "lower right"}, ylabel=words, **settings)
 
 
 THEORIES = {
@@ -400,17 +384,17 @@ def figure_4(
                 ends[name] = _final(kept, order)[columns]
                 times[name] = traced(kept)[columns] / points
         if richness == shown:
-            _draw_points(losses, few, run["train_loss"].values, "0.4", label=f"network, N = {size}")
+            draw_points(losses, few, run["train_loss"].values, "0.4", label=f"network, N = {size}")
             ends = {"network": _final(network, order)[columns]} | ends
             times = {"network": traced(network)[columns] / points} | times
         report((done + 1) / len(richnesses))
     for number, (name, found) in enumerate(alignments.items()):
         colour = (THEORY_COLOUR, *COLOURS)[number]
         aligned.plot(richnesses, found, "o-", color=colour, ms=3.5, lw=1.4, label=name)
-    _finish(losses, f"(a) loss, γ₀ = {shown:g}", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
+    finish_panel(losses, f"(a) loss, γ₀ = {shown:g}", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
     words = "$A(H^ℓ, H^ℓ_{NN})$, mean over ℓ"
     title = "(b) alignment with the network's kernels"
-    _finish(aligned, title, {"loc": "lower left"}, xlabel="richness γ₀", ylabel=words)
+    finish_panel(aligned, title, {"loc": "lower left"}, xlabel="richness γ₀", ylabel=words)
     left, right = _parts(bottom, 1, 2)
     layers = [column + 1 for column in columns]
     look = {"words": "$H^ℓ_{μα}(T, T)$", "scale": ("network", "full theory"), **OVER_POINTS}

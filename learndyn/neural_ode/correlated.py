@@ -73,7 +73,9 @@ class Memory:
         )
 
     def student(self, start: int) -> Path:
-        return self._flow(start, self.controls[-1], self.network.steps, self.network.noise)
+        """A student from where a teacher started; y_0 = x_0 is a scalar of its own, with responses of its own."""
+        own = self.engine.linear({start: 1.0})
+        return self._flow(own, self.controls[-1], self.network.steps, self.network.noise)
 
     def _flow(self, start: int, control: int, steps: int, temperature: float) -> Path:
         path = Path([start], [])
@@ -134,7 +136,7 @@ def size_of(problem, last: int) -> tuple[int, int]:
     N, N_t = network.steps, network.teacher_steps
     examples, B = counts(problem.data)
     taught = examples or (last + 1) * B
-    scalars = taught * (N_t + 1) + (last + 1) * B * (2 * N + 1) + N + N_t + 1
+    scalars = taught * (N_t + 1) + (last + 1) * B * (2 * N + 2) + N + N_t + 2
     uses = taught * N_t + (last + 1) * B * N + N + N_t
     return scalars, uses
 
@@ -199,6 +201,11 @@ def _look(made: Memory, y: Path, x: Path, p: list[int], within: dict) -> None:
     """Add the correlations and responses of one trajectory."""
     scalars = made.engine.scalars
     rows = {"x": x.states, "y": y.states, "p": p}
-    for name in ("C_xx", "R_xx", "C_yy", "R_yy", "C_yx", "C_pp", "C_py", "C_px", "R_py", "R_px"):
-        source = scalars.C if name[0] == "C" else scalars.R
-        within.setdefault(name, []).append(source[np.ix_(rows[name[2]], rows[name[3]])])
+    found = {
+        name: (scalars.C if name[0] == "C" else scalars.R)[np.ix_(rows[name[2]], rows[name[3]])]
+        for name in ("C_xx", "R_xx", "C_yy", "R_yy", "C_yx", "C_pp", "C_py", "C_px", "R_py", "R_px")
+    }
+    # A source in x_0 moves y_0 too: what it does through x alone is the difference.
+    found["R_px"][:, 0] -= found["R_py"][:, 0]
+    for name, values in found.items():
+        within.setdefault(name, []).append(values)

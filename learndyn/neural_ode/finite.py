@@ -50,8 +50,8 @@ class AdjointDescent(Part):
     """Descent on the control of a finite system, by its adjoint.
 
     Before each of the training steps `inference_steps`, correlations within a trajectory are recorded, as means over
-    the trajectories of the step; with `responses` also R_yy, R_py and R_px, along one random direction for every
-    trajectory and source.
+    the trajectories of the step; with `responses` also R_yy, R_py and, of fresh trajectories, R_px, along
+    one random direction for every trajectory and source.
     """
 
     inference_steps: tuple[int, ...] = field(inference_steps, default=())
@@ -323,11 +323,15 @@ class Run:
         self.recorded: list[np.ndarray] = []
         self.losses: list[float] = []
         self.test_losses: list[float] = []
+        responses = {"R_yy", "R_py", "R_px"} if method.responses else set()
+        if self.trained:
+            # A source in a reused trajectory acts in all steps that use it; the probes act in one.
+            responses.discard("R_px")
         labels = coordinates(network, (), method.inference_steps)
         self.inference = {
             name: np.full([len(labels[axis]) for axis in dims], np.nan)
             for name, (dims, _) in (KNOWN.items() if method.inference_steps else ())
-            if "inference_step" in dims and name.startswith(("C", "R") if method.responses else "C")
+            if "inference_step" in dims and (name.startswith("C") or name in responses)
         }
 
     def _at_step(self, name: str, step: int) -> np.random.Generator:
@@ -395,7 +399,8 @@ class Run:
         if self.method.responses:
             given = (self.teacher, student, taught, y_sources, y, p_sources)
             found |= responses(self.flow, *given, self._at_step("probes", step))
-        for name, one in found.items():
+        for name in self.inference:
+            one = found[name]
             self.inference[name][self.method.inference_steps.index(step)] = one
 
     def arrays(self) -> dict:

@@ -27,6 +27,7 @@ KNOWN = {
     "C_pp": (STUDENT, "correlation of the adjoint p_n·p_n'/d"),
     "C_py": (STUDENT, "correlation of the adjoint with the student's states p_n·y_n'/d"),
     "C_px": (MIXED, "correlation of the adjoint with the teacher's states p_n·x_n'/d"),
+    "R_xx": (TEACHER, "response of x_n to what produces x_n'"),
     "R_yy": (STUDENT, "response of y_n to what produces y_n'"),
     "R_py": (STUDENT, "response of the adjoint p_n to what produces y_n'"),
     "R_px": (MIXED, "response of the adjoint p_n to what produces x_n'"),

@@ -43,6 +43,8 @@ from learndyn.rates import BestRate, best_rate, largest_stable_rate, rates_over
 from learndyn.simulate import simulate
 from learndyn.solution import Solution, load
 from learndyn.solve import solve, trace
+from learndyn.sweeps import Sweep, load_sweep, sweep
+from learndyn.sweeps.pictures import plot_sweep
 from learndyn.theory import Theory, register, theories
 from learndyn.training import (
     Constant,
@@ -129,6 +131,7 @@ __all__ = [
     "StaticKernel",
     "StationaryFlow",
     "Stream",
+    "Sweep",
     "Teacher",
     "Theory",
     "TwoLayer",
@@ -145,15 +148,18 @@ __all__ = [
     "largest_stable_rate",
     "linear_times",
     "load",
+    "load_sweep",
     "local_exponent",
     "log_times",
     "plot",
+    "plot_sweep",
     "rates_over",
     "recovery",
     "register",
     "simulate",
     "solve",
     "stationary_flow",
+    "sweep",
     "theories",
     "trace",
 ]

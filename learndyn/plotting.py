@@ -1,4 +1,4 @@
-"""Pictures of any solution: `plot`, `agreement_panel`, `save_figure`.
+"""Pictures of any solution: `plot`, `agreement_panel`, `save_figure`; and parts of the pictures of papers.
 
 A theory is a thin line, in a band of two standard errors to both sides if it was sampled. Runs are
 a broad pale line, their mean, in a band of one standard error to both sides, with the single seeds
@@ -125,6 +125,23 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         allowed = ", ".join(f".{known}" for known in ENDINGS)
         raise FileError(f"cannot write {path}: its ending must be one of {allowed}")
     write_atomically(path, lambda temporary: figure.savefig(temporary, format=ending, dpi=200))
+
+
+def draw_points(axes: Axes, x, runs: np.ndarray, colour: str, **look) -> None:
+    """Means over the seeds (the first axis of `runs`) with standard deviations, if there are several."""
+    spread = runs.std(axis=0, ddof=1) if len(runs) > 1 else None
+    look = {"fmt": "o", "ms": 3.5, "mfc": "white", "color": colour, "elinewidth": 1} | look
+    axes.errorbar(x, runs.mean(axis=0), spread, **look)
+
+
+def finish_panel(axes: Axes, title: str, legend: dict | None = None, **settings) -> None:
+    """Give a panel its title, `settings` such as labels and scales, and a legend unless that is None."""
+    axes.set_title(title, fontsize=10)
+    axes.set(**settings)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, lw=0.5)
+    if legend is not None:
+        axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 2.2} | legend))
 
 
 def _figure_of(panel: Axes) -> Figure:

@@ -3,7 +3,6 @@
 All of it goes through `solve`, so it works for every problem that has a theory.
 """
 
-import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ from scipy.optimize import minimize_scalar
 
 from learndyn.errors import NotConverged, ProblemError, nearest
 from learndyn.part import Part, number
+from learndyn.paths import changed
 from learndyn.problem import Problem
 from learndyn.progress import progress_bar
 from learndyn.solve import solve
@@ -216,29 +216,10 @@ def _edge(holds: Callable[[float], bool], inside: float, outside: float, rtol: f
     return inside
 
 
-def _paths(part: Part, name: str):
-    """The dotted paths of all fields of a part and of the parts in it."""
-    for item in dataclasses.fields(part):
-        value, path = getattr(part, item.name), f"{name}.{item.name}"
-        if isinstance(value, Part):
-            yield from _paths(value, path)
-        else:
-            yield path
-
-
 def _changed(problem: Problem, field: str, value) -> Problem:
     """The problem with another value of one field."""
-    parts = {name: getattr(problem, name) for name in ("network", "data", "training")}
-    known = {path for name, part in parts.items() for path in _paths(part, name)}
-    known.discard("training.learning_rate")
-    if field not in known:
-        raise ProblemError("field", field, f"is no field to vary; {nearest(field, known)}")
+    if field == "training.learning_rate":
+        raise ProblemError("field", field, "is no field to vary: it is what is looked for")
     if isinstance(value, Part) or np.ndim(value):
         raise ProblemError(field, value, "every value must be a single number or word")
-    changed = copy.deepcopy(problem.to_dict())
-    *path, last = field.split(".")
-    table = changed
-    for word in path:
-        table = table[word]
-    table[last] = value
-    return Problem.from_dict(changed)
+    return changed(problem, {field: value})

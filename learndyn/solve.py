@@ -65,13 +65,20 @@ def trace(problem, method=None, *, save_at=None) -> dict[str, jax.Array]:
 
 def as_dataset(curves: Curves) -> xr.Dataset:
     """The curves as labelled arrays."""
-    arrays = {}
+    return xr.Dataset(*variables_of(curves))
+
+
+def variables_of(curves: Curves) -> tuple[dict[str, xr.Variable], dict[str, xr.Variable]]:
+    """The observables of curves, with their standard errors, and the labels of their axes."""
+    arrays: dict[str, xr.Variable] = {}
+    sizes: dict[str, int] = {}
     for name, observable in curves.observables.items():
         values = np.asarray(observable.values)
         attributes: dict = {"long_name": observable.long_name, "units": observable.units}
         if not observable.judged:
             attributes["judged"] = 0
-        arrays[name] = xr.DataArray(values, dims=observable.dims, attrs=attributes)
+        arrays[name] = xr.Variable(observable.dims, values, attributes)
+        sizes |= dict(zip(observable.dims, values.shape, strict=True))
         if observable.error is not None:
             error = np.asarray(observable.error)
             if error.shape != values.shape:
@@ -83,17 +90,13 @@ def as_dataset(curves: Curves) -> xr.Dataset:
                 "units": observable.units,
                 "standard_error_of": name,
             }
-            label = f"{name}_standard_error"
-            arrays[label] = xr.DataArray(error, dims=observable.dims, attrs=words)
-    dataset = xr.Dataset(arrays)
-    coordinates: dict = {
-        axis: curves.coordinates.get(axis, np.arange(length))
-        for axis, length in dataset.sizes.items()
-    }
+            arrays[f"{name}_standard_error"] = xr.Variable(observable.dims, error, words)
+    given = {axis: curves.coordinates.get(axis, np.arange(n)) for axis, n in sizes.items()}
+    labels = {axis: xr.Variable((axis,), np.asarray(values)) for axis, values in given.items()}
     usual = {"time": "time t = steps / N", "step": "training step"}[curves.axis]
-    words = curves.axis_words or usual
-    coordinates[curves.axis] = (curves.axis, np.asarray(curves.times), {"long_name": words})
-    return dataset.assign_coords(coordinates)
+    words = {"long_name": curves.axis_words or usual}
+    labels[curves.axis] = xr.Variable((curves.axis,), np.asarray(curves.times), words)
+    return arrays, labels
 
 
 @functools.cache

@@ -57,6 +57,10 @@ class Theory:
     - `trace(problem, method, save_at) -> dict of arrays`: the same as a pure JAX function, or None.
     - `finite(problem, size, method, save_at) -> run`, with `run(seed, report) -> Curves`: one finite network. The same
       seed gives the same result whatever else runs; `report` may raise to stop the run.
+    - `many(problems, method, save_at, seed) -> list of Curves`: the limits of problems that differ in numbers only, in
+      one call; None where they cannot be solved so, or it does not pay.
+    - `parallel(problem, method)`: how several such problems are best solved at a time: on "threads" (what releases
+      Python's lock), "alone" (what uses all cores by itself) or in "processes".
     - `applies(problem) -> bool`: which problems of these types the theory is for; all unless given.
     - `methods`, `simulators`: the method classes each accepts, the default first.
     - `template`: a commented problem file; it is what `learndyn new` writes and what `learndyn demo` runs.
@@ -77,6 +81,8 @@ class Theory:
     demo_size: int
     demo_seeds: int
     trace: Callable[..., dict] | None = None
+    many: Callable[..., list[Curves]] | None = None
+    parallel: Callable[..., str] = lambda problem, method: "threads"
     applies: Callable[..., bool] | None = None
 
 

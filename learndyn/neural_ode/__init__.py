@@ -30,6 +30,7 @@ for data, name, summary in (
             solve=dmft.solve,
             trace=dmft.trace if data is Stream else None,
             finite=finite.finite,
+            parallel=dmft.parallel,
             methods=(dmft.DynamicalMeanField,),
             simulators=(finite.AdjointDescent,),
             template=Path(__file__).parent / f"{name}.toml",

@@ -94,6 +94,11 @@ def chosen_form(problem, method: DynamicalMeanField) -> str:
     return method.form
 
 
+def parallel(problem, method: DynamicalMeanField) -> str:
+    """The map is one compiled call; the process of correlated steps is led by Python."""
+    return "threads" if chosen_form(problem, method) == "map" else "processes"
+
+
 def refined(problem, factor: int):
     """The problem with Euler steps `factor` times shorter."""
     if factor == 1:

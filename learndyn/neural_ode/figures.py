@@ -297,10 +297,10 @@ for _name, _title, _caption, _minutes, _make in (
         "A few trajectories, used again and again",
         f"{_shared} True gradient, η = 0.5, T = 1, h = 0.2, σ = 1.5: a trajectory has d numbers for 1.5 d controls. "
         "20 fields. (a) d = 80, all n trajectories are used at every step: n = 1 is fitted without learning the "
-        "teacher; n = 2 and 4 have more numbers than there are controls, and teach slower than fresh ones. (b) d = 160, "
-        "crosses d = 80: pieces of one long trajectory of the teacher, each starting where the last one ended, are "
-        "correlated, and teach slower than fresh ones; the loss of the next piece stays below that of fresh starts. "
-        "Late losses of finite systems lie above the theory, by less at d = 160.",
+        "teacher; n = 2 and 4 have more numbers than there are controls, and teach slower than fresh ones. (b) "
+        "d = 160, crosses d = 80: pieces of one long trajectory of the teacher, each starting where the last one "
+        "ended, are correlated, and teach slower than fresh ones; the loss of the next piece stays below that of fresh "
+        "starts. Late losses of finite systems lie above the theory, by less at d = 160.",
         1.0,
         reuse,
     ),

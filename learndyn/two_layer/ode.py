@@ -133,13 +133,68 @@ def solve(problem, method: OrderParameterODE, save_at, seed: int, report) -> Cur
     arguments = (made, y, rules, times, jumps, method.max_steps)
     values, steps = _sweep(*arguments, tolerance, lambda done: report(0.6 * done))
     loose, _ = _sweep(*arguments, LOOSER * tolerance, lambda done: report(0.6 + 0.4 * done))
+    return _curves(problem, method, times, values, loose, steps, rules is not None)
 
+
+def solve_many(
+    problems: list, method: OrderParameterODE, save_at, seed: int
+) -> list[Curves] | None:
+    """`solve` for problems that differ in numbers only, side by side; None where averages need quadrature.
+
+    Every problem keeps its own steps, so that the numbers are those of `solve` up to rounding.
+    """
+    first = problems[0]
+    if not closed_form(first.network.activation, first.data.teacher.activation):
+        return None
+    times = resolve_times(save_at, first.training.time)
+    made, y = (
+        jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *some)
+        for some in zip(*map(equations, problems), strict=True)
+    )
+    breakpoints = [problem.training.breakpoints(times[-1]) for problem in problems]
+    if len({len(some) for some in breakpoints}) > 1:
+        return None
+    jumps, tolerance = jnp.asarray(breakpoints), jnp.asarray([method.rtol, method.atol])
+    found = [
+        _integrate_many(made, y, jnp.asarray(times), jumps, scale * tolerance, method.max_steps)
+        for scale in (1.0, LOOSER)
+    ]
+    if any(int(np.max(segment.steps)) >= method.max_steps for segment in found):
+        return None
+    fine, loose = ([np.asarray(x) for x in (one.losses, *one.states)] for one in found)
+    steps = np.asarray(found[0].steps)
+    curves = []
+    for i, problem in enumerate(problems):
+        values, other = (_until_divergence([x[i][None] for x in one]) for one in (fine, loose))
+        curves.append(_curves(problem, method, times, values, other, int(steps[i]), False))
+    return curves
+
+
+@eqx.filter_jit
+def _integrate_many(made, y, times, jumps, tolerance, max_steps):
+    """`integrate` for every problem (leading axis of `made`, `y` and `jumps`)."""
+
+    def one(made, y, jumps):
+        return integrate(made, y, None, 0.0, times, jumps, tolerance, max_steps, False)
+
+    return eqx.filter_vmap(one)(made, y, jumps)
+
+
+def _until_divergence(arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Losses, Q, R and v (replicates × times × …) by name, up to the first time at which one is not finite."""
+    finite = np.all([np.isfinite(a).all(axis=(0, *range(2, a.ndim))) for a in arrays], axis=0)
+    reached = len(finite) if finite.all() else int(np.argmin(finite))
+    return dict(zip(("test_loss", "Q", "R", "v"), (a[:, :reached] for a in arrays), strict=True))
+
+
+def _curves(problem, method, times, values, loose, steps: int, quadrature: bool) -> Curves:
+    """The curves of a problem, with the accuracy that a looser integration shows."""
     reached = min(len(values["test_loss"][0]), len(loose["test_loss"][0]))
     accuracy = {}
     for name, array in values.items():
         array, other = array[:, :reached], loose[name][:, :reached]
         accuracy[name] = float(np.max(np.abs(array.mean(0) - other.mean(0)), initial=0.0))
-        if rules is not None:
+        if quadrature:
             spread = array.std(0, ddof=1) / np.sqrt(len(array))
             accuracy[name] += float(np.max(spread, initial=0.0))
     means = {name: array[:, :reached].mean(0) for name, array in values.items()}
@@ -151,7 +206,7 @@ def solve(problem, method: OrderParameterODE, save_at, seed: int, report) -> Cur
         evidence={
             "tolerances": {"rtol": method.rtol, "atol": method.atol},
             "accuracy": accuracy,
-            "averages": "closed form" if rules is None else "quadrature",
+            "averages": "quadrature" if quadrature else "closed form",
             "integration_steps": steps,
         },
     )
@@ -190,11 +245,9 @@ def _sweep(made, y, rules, times, jumps, max_steps, tolerance, report):
         t0 = segment_times[-1]
         report((chunk + 1) / chunks)
     arrays = [np.concatenate([np.asarray(piece[i]) for piece in pieces], axis=1) for i in range(4)]
-    finite = np.all([np.isfinite(a).all(axis=(0, *range(2, a.ndim))) for a in arrays], axis=0)
-    reached = len(finite) if finite.all() else int(np.argmin(finite))
-    keep = np.r_[0 : len(times) - 1, len(padded) - 1]
-    keep = keep[keep < reached]
-    return dict(zip(("test_loss", "Q", "R", "v"), (a[:, keep] for a in arrays), strict=True)), steps
+    kept = np.r_[0 : len(times) - 1, len(padded) - 1]
+    kept = kept[kept < arrays[0].shape[1]]
+    return _until_divergence([a[:, kept] for a in arrays]), steps
 
 
 def _require_memory(K: int, M: int, method: OrderParameterODE, problem) -> None:

@@ -16,7 +16,14 @@ from learndyn.errors import NotConverged
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.grokking import LEVEL, drop_time
 from learndyn.numerics.times import log_times
-from learndyn.plotting import COLOURS, RUNS_COLOUR, SAMPLED_BAND, THEORY_COLOUR
+from learndyn.plotting import (
+    COLOURS,
+    RUNS_COLOUR,
+    SAMPLED_BAND,
+    THEORY_COLOUR,
+    draw_points,
+    finish_panel,
+)
 from learndyn.problem import Problem
 from learndyn.simulate import simulate
 from learndyn.solution import Solution
@@ -94,22 +101,6 @@ def _draw_theory(axes: Axes, theory: Solution, name: str, colour: str, label=Non
     axes.fill_between(times, values - error, values + error, color=colour, **SAMPLED_BAND)
 
 
-def _draw_points(axes: Axes, times, runs, colour: str, filled: bool = True) -> None:
-    """Means over the seeds (the first axis of `runs`) with standard deviations."""
-    spread = runs.std(axis=0, ddof=1)
-    look = {"ms": 3.5, "mfc": colour if filled else "white", "color": colour, "elinewidth": 1}
-    axes.errorbar(times, runs.mean(axis=0), spread, fmt="o", **look)
-
-
-def _finish(axes: Axes, title: str, legend: dict | None = None, **settings) -> None:
-    axes.set_title(title, fontsize=10)
-    axes.set(**settings)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, lw=0.5)
-    if legend is not None:
-        axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 2.2} | legend))
-
-
 def figure_1(
     report,
     size: int = 2000,
@@ -140,7 +131,7 @@ def figure_1(
     axes.axhline(level, color="0.55", lw=0.8, ls=":")
     axes.text(1.05, 1.08 * level, "10 % of the first value", fontsize=8, color="0.35")
     _mark_drops(axes, theory, runs, level)
-    _finish(
+    finish_panel(
         axes,
         "α = 0.5, ε = 0.05, γ = 3.5",
         {"loc": "lower left"},
@@ -204,7 +195,8 @@ def figure_2(
         for name in LOSSES:
             test = name == "test_loss"
             _draw_theory(axes, theory, name, colour, label if test else None)
-            _draw_points(axes, runs["time"], runs[name].values, colour, filled=test)
+            fill = {"mfc": colour if test else "white"}
+            draw_points(axes, runs["time"], runs[name].values, colour, **fill)
         report((done + 1) / (len(curves) + 1))
     online = solve(Setting(0.5, 0.3, math.inf, time).problem(), save_at=log_times(time, 160, FIRST))
     # The order-parameter equations have the loss with a factor ½.
@@ -219,8 +211,8 @@ def figure_2(
     axis: dict[str, Any] = {"xscale": "log", "xlabel": TIME, "xlim": (FIRST, 1.05 * time)}
     axis |= {"yscale": "log", "ylim": (2e-4, 4.0)}
     corner = {"loc": "lower left"}
-    _finish(amount, "(a) amount of data, α = 0.5, ε = 0.3", corner, ylabel=LOSS, **axis)
-    _finish(scale, "(b) output scale, γ = 3, ε = 0.3", corner, **axis)
+    finish_panel(amount, "(a) amount of data, α = 0.5, ε = 0.3", corner, ylabel=LOSS, **axis)
+    finish_panel(scale, "(b) output scale, γ = 3, ε = 0.3", corner, **axis)
     return figure
 
 
@@ -268,13 +260,14 @@ def figure_3(
             for theory, ls in zip(theories, ("-", "--"), strict=True):
                 words = label if ls == "-" else None
                 axes.plot(theory["time"], _of_unit(theory, name, i), ls=ls, label=words, **look)
-            _draw_points(axes, runs["time"], _of_unit(runs, name, i), COLOURS[i])
+            values, colour = _of_unit(runs, name, i), COLOURS[i]
+            draw_points(axes, runs["time"], values, colour, mfc=colour)
         for ls, words in zip(("-", "--"), names, strict=True):
             axes.plot([], [], color="0.4", lw=1.4, ls=ls, label=words)
     panels[0, 2].plot([], [], "o", color="0.4", ms=3.5, label=f"training, γ = 3, D = {size}")
-    _finish(panels[0, 2], "(c) alignment", {}, xlabel=TIME, ylabel="$A_i(t) = w_i·β/D$")
+    finish_panel(panels[0, 2], "(c) alignment", {}, xlabel=TIME, ylabel="$A_i(t) = w_i·β/D$")
     words = "$C_{ii}(t, t) = |w_i|^2/D$"
-    _finish(panels[1, 2], "(d) squared length", {}, xlabel=TIME, ylabel=words)
+    finish_panel(panels[1, 2], "(d) squared length", {}, xlabel=TIME, ylabel=words)
     return figure
 
 

@@ -33,6 +33,7 @@ register(
         reference="Bordelon & Pehlevan 2022",
         solve=evolution.solve,
         finite=finite.finite,
+        parallel=evolution.parallel,
         methods=(
             KernelEvolution,
             GradientIndependence,

@@ -74,6 +74,12 @@ def _by_layers(method: WideMethod, network) -> bool:
     return sampled and not particles
 
 
+def parallel(problem, method: WideMethod) -> str:
+    """Samples come in batches on all cores; linear networks are led by Python."""
+    sampled = isinstance(method, SampledLayers) and not is_linear(problem.network.activation)
+    return "alone" if sampled else "processes"
+
+
 def descent(problem, method: WideMethod, saved: np.ndarray, seed: int, report) -> Descent:
     """All observables of gradient descent after `saved` steps."""
     made = setting(problem, int(saved[-1]))

@@ -184,6 +184,26 @@ def test_derivatives_of_the_curve():
     np.testing.assert_allclose(value, expected, rtol=ROUNDING)
 
 
+def test_the_true_gradient_is_that_of_the_loss():
+    """The loss per component is ℓ(Q, m), and ∇_θ of it is kθ − vθ*: k = (2/σ) ∂ℓ/∂Q, v = −(1/σ) ∂ℓ/∂m."""
+    settings = {"noise": 0.1, "teacher_noise": 0.05, "teacher_time": 1.4, "steps": 5}
+    field, confinement = "q*m*exp(m/2) + 0.1*q**3", ld.Formula("z + z**2/4")
+    network = problem(field=field, confinement=confinement, **settings).network
+
+    @jax.jit
+    def found(Q, m):
+        flow = flow_of(network)
+        x = teacher_of(flow)
+        slopes = jax.grad(lambda *at: epoch(flow, x, *at).loss, (0, 1))(Q, m)
+        made = epoch(flow, x, Q, m)
+        return made.k, made.v, slopes
+
+    with float64():
+        k, v, (of_Q, of_m) = jax.tree.map(float, found(0.7, 0.3))
+    np.testing.assert_allclose(k, 2 * of_Q / 0.75, rtol=1e-12)
+    np.testing.assert_allclose(v, -of_m / 0.75, rtol=1e-12)
+
+
 def test_recording_less_changes_nothing():
     every = ld.solve(problem(epochs=70), save_at=71)
     few = ld.solve(problem(epochs=70), save_at=[0, 5, 33, 64, 70])

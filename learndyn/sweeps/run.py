@@ -1,0 +1,225 @@
+"""Computing tasks on all cores, or on a cluster: how, and what becomes of each.
+
+On one machine a theory says what suits it (`Theory.many`, `Theory.parallel`): problems of one shape in a single call,
+threads, one at a time because each uses all cores, or processes. Processes and clusters are dask's.
+"""
+
+import concurrent.futures
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import threadpoolctl
+
+from learndyn.errors import LearndynError, UnknownObservable, nearest
+from learndyn.numerics.precision import float64
+from learndyn.simulate import simulate
+from learndyn.solve import solve, variables_of
+from learndyn.sweeps.plan import Result, Task
+from learndyn.theory import theory_for
+
+TOGETHER = 64
+"""Problems of one shape that are solved in one call."""
+STARTING = 10.0
+"""About the time in seconds in which worker processes start and compile for themselves."""
+ONE_CORE = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+"""The environment of a worker process, of which there is one a core."""
+
+Done = Callable[[Task, Result], None]
+
+
+def compute(task: Task) -> Result:
+    """One task; an error is a result too."""
+    start = time.perf_counter()
+    try:
+        if task.runs is None:
+            found = solve(task.problem, task.method, save_at=task.save_at, seed=task.seed)
+        else:
+            size, seeds, first, method = task.runs
+            given = {"method": method, "first_seed": first, "save_at": task.save_at}
+            found = simulate(task.problem, size, seeds, **given)
+    except UnknownObservable:
+        raise
+    except Exception as error:
+        name = "" if isinstance(error, LearndynError) else f"{type(error).__name__}: "
+        return failure(f"{name}{error}", time.perf_counter() - start)
+    info = {"diverged_at": found.diverged_at, "evidence": found.evidence}
+    arrays = {str(name): array.variable for name, array in found.data.data_vars.items()}
+    labels = {str(name): array.variable for name, array in found.data.coords.items()}
+    return _result(task, arrays, labels, info, time.perf_counter() - start)
+
+
+def failure(error: str, wall_time: float = 0.0) -> Result:
+    """The result of a task that failed."""
+    return Result({}, {}, {"error": error, "wall_time": wall_time})
+
+
+def compute_together(tasks: list[Task]) -> list[Result]:
+    """Theories of problems of one shape in one call; one by one what cannot be solved so."""
+    first, start = tasks[0], time.perf_counter()
+    theory = first.theory or theory_for(first.problem)
+    curves = None
+    if theory.many is not None and len(tasks) > 1:
+        problems = [task.problem for task in tasks]
+        with float64(), contextlib.suppress(LearndynError):
+            curves = theory.many(problems, first.method, first.save_at, first.seed)
+    if curves is None:
+        return [compute(task) for task in tasks]
+    share = (time.perf_counter() - start) / len(tasks)
+    return [
+        _result(
+            task,
+            *variables_of(one),
+            {"diverged_at": one.diverged_at, "evidence": one.evidence},
+            share,
+        )
+        for task, one in zip(tasks, curves, strict=True)
+    ]
+
+
+def _result(task: Task, arrays: dict, labels: dict, info: dict, wall_time: float) -> Result:
+    if task.observables is not None:
+        for name in task.observables:
+            if name not in arrays:
+                raise UnknownObservable(f"no observable {name!r}; {nearest(name, arrays)}")
+        arrays = {
+            name: array
+            for name, array in arrays.items()
+            if array.attrs.get("standard_error_of", name) in task.observables
+        }
+        used = {axis for array in arrays.values() for axis in array.dims}
+        labels = {axis: label for axis, label in labels.items() if axis in used}
+    return Result(arrays, labels, info | {"wall_time": wall_time})
+
+
+def run_all(tasks: list[Task], scheduler: str | None, workers: int | None, done: Done) -> None:
+    """Every task; `done` is called in this thread as each is finished."""
+    cores = workers or os.cpu_count() or 1
+    if scheduler is not None:
+        _on_dask([[task] for task in tasks], scheduler, cores, done)
+        return
+    ways: dict[str, list[list[Task]]] = {"threads": [], "alone": [], "processes": []}
+    for way, group in _ways(tasks, cores):
+        ways[way].append(group)
+    # What uses all cores by itself comes one after the other, in this thread.
+    for (task,) in ways["alone"]:
+        done(task, compute(task))
+    _in_threads(ways["threads"], cores, done)
+    _in_processes(ways["processes"], cores, done)
+
+
+def _ways(tasks: list[Task], cores: int) -> Iterator[tuple[str, list[Task]]]:
+    """How each task, or group of them, is best computed."""
+    groups: dict = {}
+    for task in tasks:
+        theory = task.theory or theory_for(task.problem)
+        if task.runs is not None:
+            # Seeds run on threads of their own, so that points come one at a time unless there are few seeds.
+            yield "threads" if task.runs.seeds < cores else "alone", [task]
+        elif theory.many is not None:
+            groups.setdefault((theory.name, *shape_of(task)), []).append(task)
+        else:
+            yield theory.parallel(task.problem, task.method), [task]
+    for group in groups.values():
+        length = min(TOGETHER, max(1, -(-len(group) // cores)))
+        for first in range(0, len(group), length):
+            yield "threads", group[first : first + length]
+
+
+def shape_of(task: Task) -> tuple:
+    """What problems must have in common to be solved in one call: all but the values of their numbers."""
+    leaves, structure = jax.tree.flatten(task.problem)
+    shapes = tuple(
+        np.shape(leaf) if isinstance(leaf, float | np.ndarray) else repr(leaf) for leaf in leaves
+    )
+    training: Any = task.problem.training
+    return structure, shapes, training.time, training.steps, id(task.method)
+
+
+def _in_threads(groups: list[list[Task]], cores: int, done: Done) -> None:
+    if not groups:
+        return
+    seeds = max(task.runs.seeds if task.runs else 1 for task, *_ in groups)
+    # One thread of BLAS for each task: many would compete for the cores.
+    single = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+    with single, concurrent.futures.ThreadPoolExecutor(max(1, cores // seeds)) as pool:
+        futures = {pool.submit(compute_together, group): group for group in groups}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                for task, result in zip(futures[future], future.result(), strict=True):
+                    done(task, result)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _in_processes(groups: list[list[Task]], cores: int, done: Done) -> None:
+    """One after the other here, unless the first shows that starting processes pays."""
+    for number, (task,) in enumerate(groups):
+        start = time.perf_counter()
+        done(task, compute(task))
+        left = (len(groups) - number - 1) * (time.perf_counter() - start)
+        if cores > 1 and left * (1 - 1 / cores) > STARTING:
+            _on_dask(groups[number + 1 :], "local", cores, done)
+            return
+
+
+def _on_dask(groups: list[list[Task]], scheduler: str, cores: int, done: Done) -> None:
+    """The groups on the workers of a dask cluster: one that is running, or ("local") one made here."""
+    from distributed import Client, LocalCluster, as_completed
+
+    with contextlib.ExitStack() as stack:
+        address: object = scheduler
+        if scheduler == "local":
+            stack.enter_context(_main_left_alone())
+            address = stack.enter_context(
+                LocalCluster(
+                    n_workers=cores,
+                    threads_per_worker=1,
+                    dashboard_address=None,  # pyright: ignore[reportArgumentType]
+                    env=ONE_CORE,
+                    silence_logs=50,
+                )
+            )
+        try:
+            client = stack.enter_context(Client(address, timeout="30s"))
+        except (OSError, ValueError) as error:
+            raise LearndynError(f"cannot reach the scheduler {scheduler}: {error}") from error
+        sent = [[task._replace(theory=None) for task in group] for group in groups]
+        futures = client.map(compute_together, sent, pure=False)
+        owner = dict(zip((future.key for future in futures), groups, strict=True))
+        for future in as_completed(futures):
+            group = owner[future.key]
+            error = future.exception()
+            if isinstance(error, UnknownObservable):
+                raise error
+            if error is not None:
+                results = [failure(f"{type(error).__name__}: {error}")] * len(group)
+            else:
+                results = future.result()
+            for task, result in zip(group, results, strict=True):
+                done(task, result)
+            future.release()
+
+
+@contextlib.contextmanager
+def _main_left_alone() -> Iterator[None]:
+    """Worker processes do not run the user's script again, as Python's would; nothing they are sent is in it."""
+    main = sys.modules["__main__"]
+    hidden = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    vars(main).update(__file__=None, __spec__=None)
+    try:
+        yield
+    finally:
+        del main.__file__
+        vars(main).update(hidden)

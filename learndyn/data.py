@@ -180,7 +180,9 @@ class Dataset(Data):
                 "Dataset.ratio", None, "missing; give ratio, or examples with a spectrum"
             )
         if self.batch is not None and (self.examples is None or self.examples % self.batch):
-            raise ProblemError("Dataset.batch", self.batch, f"must divide examples, {self.examples}")
+            raise ProblemError(
+                "Dataset.batch", self.batch, f"must divide examples, {self.examples}"
+            )
 
 
 class Population(Data):

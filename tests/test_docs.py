@@ -63,6 +63,7 @@ def words(text: str) -> list[str]:
     "page",
     [
         "docs/concepts.md",
+        "docs/sweeps.md",
         "docs/theories/deep_linear.md",
         # Compiling a gradient takes a quarter of a minute.
         pytest.param("docs/theories/two_layer_online.md", marks=pytest.mark.slow),
@@ -79,7 +80,7 @@ def test_code_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 def test_no_other_page_has_code_that_is_never_run():
     pages = {page for page in PAGES if blocks(page, "python")}
     theories = {"docs/theories/deep_linear.md", "docs/theories/two_layer_online.md"}
-    assert pages == {"README.md", "docs/concepts.md"} | theories
+    assert pages == {"README.md", "docs/concepts.md", "docs/sweeps.md"} | theories
 
 
 def test_the_ten_lines_of_the_readme_are_the_example():

@@ -17,6 +17,7 @@ from learndyn.problem import Problem
 from learndyn.simulate import simulate
 from learndyn.solution import Solution
 from learndyn.solve import solve
+from learndyn.sweeps.sweep import sweep
 from learndyn.training import GradientDescent
 
 REFERENCE = (
@@ -152,7 +153,9 @@ def figure_2(report, size: int = 300, seeds: int = 8, steps: int = 12, count: in
             network = DeepLinear(2, nu, 4.0, centered=True, parameterization=kind)
             data = Stream(batch_ratio=1.0)
             problems = [_problem(network, data, rate, steps) for rate in rates]
-            losses = np.array([_at_steps(problem, [0, steps])[-1] for problem in problems])
+            over = {"training.learning_rate": rates}
+            found = sweep(problems[0], over, observables=["test_loss"], save_at=[0, steps])
+            losses = found["test_loss"].values[:, -1]
             best = int(np.nanargmin(losses))
             # Further on training is unstable, and the loss an erratic function of the rate.
             end = best + int(np.argmax(~(losses[best:] < 10 * losses[best])))

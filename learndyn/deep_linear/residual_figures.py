@@ -20,12 +20,11 @@ from learndyn.deep_linear.figures import (
     _problem,
 )
 from learndyn.deep_linear.network import DeepLinear, ScaledSkip
-from learndyn.errors import NotConverged
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.plotting import COLOURS, THEORY_COLOUR
 from learndyn.problem import Problem
 from learndyn.simulate import simulate
-from learndyn.solve import solve
+from learndyn.sweeps.sweep import sweep
 
 DEPTHS = (2, 4, 8, 16)
 TRAINED = (2, 8)
@@ -64,18 +63,19 @@ def figure_4(report, size: int = 300, seeds: int = 8, steps: int = 80):
     return figure
 
 
-def _last_loss(problem: Problem, steps: int) -> float:
-    """The test loss of the theory after the last step; NaN where it diverges or is not known to a tenth of itself."""
-    try:
-        solution = solve(problem, save_at=[0, steps])
-    except NotConverged:
-        return math.nan
-    losses = solution["test_loss"].values
-    if len(losses) < 2:
-        return math.nan
-    # Near instability the extrapolation to infinite depth fails, and may even be negative.
-    error = solution.evidence["accuracy"].get("test_loss", 0.0)
-    return float(losses[1]) if error < 0.1 * losses[1] else math.nan
+def _last_losses(problem: Problem, rates, steps: int) -> np.ndarray:
+    """The test loss of the theory after the last step, for every learning rate.
+
+    NaN where training diverges, or where the loss is not known to a tenth of itself: near instability the extrapolation
+    to infinite depth fails, and may even be negative.
+    """
+    over = {"training.learning_rate": rates}
+    found = sweep(problem, over, observables=["test_loss"], save_at=[0, steps]).data
+    if "test_loss" not in found:
+        return np.full(len(rates), np.nan)
+    losses = found["test_loss"].reindex(step=[steps]).values[:, 0]
+    error = found["test_loss_accuracy"].values if "test_loss_accuracy" in found else 0 * losses
+    return np.where(np.nan_to_num(error) < 0.1 * losses, losses, np.nan)
 
 
 def _draw_transfer(axes: Axes, skip, depths: Sequence[float], rates, steps, size, seeds, report):
@@ -84,7 +84,7 @@ def _draw_transfer(axes: Axes, skip, depths: Sequence[float], rates, steps, size
     for done, (L, colour) in enumerate(zip(depths, colours, strict=False), 1):
         network = DeepLinear(L, 1.0, 1.0, centered=True, skip=skip)
         problems = [_problem(network, Population(), rate, steps) for rate in rates]
-        losses = np.array([_last_loss(problem, steps) for problem in problems])
+        losses = _last_losses(problems[0], rates, steps)
         best = int(np.nanargmin(losses))
         unstable = ~(losses[best:] < 10 * losses[best])
         end = best + int(np.argmax(unstable)) if unstable.any() else len(rates)

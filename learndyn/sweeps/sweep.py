@@ -39,6 +39,7 @@ class Sweep:
     - `data`: an `xarray.Dataset` whose first axes are the swept fields. The theory's observables have their names;
       those of simulations are called `x_runs` and have the axis "seed". `diverged_at`, `error` (a text, empty where all
       went well) and `wall_time` (in seconds) are there for every point; those of simulations end in `_runs` too.
+      Where a theory states the accuracy of x, `x_accuracy` is there.
     - `problem`: the problem whose fields were swept; `over`: their paths and values.
     - `evidence`: how many results were computed, reused from the store, found damaged there, and failed.
     """
@@ -64,7 +65,7 @@ class Sweep:
         return [
             str(name)
             for name, array in self.data.data_vars.items()
-            if name not in aside and "standard_error_of" not in array.attrs
+            if name not in aside and not {"standard_error_of", "accuracy_of"} & set(array.attrs)
         ]
 
     @property
@@ -256,6 +257,13 @@ def _assembled(axes: list[Axis], shape: tuple, results: dict, theory: bool) -> x
         if "standard_error_of" in attributes:
             attributes["standard_error_of"] += end
         data[f"{name}{end}"] = ((*names, *variable.dims), values, attributes)
+        stated = [r.info.get("evidence", {}).get("accuracy", {}).get(name) for r in made.values()]
+        if any(value is not None for value in stated):
+            accuracy = np.full(shape, np.nan)
+            for index, value in zip(made, stated, strict=True):
+                accuracy[index] = np.nan if value is None else value
+            words = {"long_name": f"stated accuracy of {name}", "accuracy_of": f"{name}{end}"}
+            data[f"{name}_accuracy{end}"] = (names, accuracy, words)
     return data.assign_coords(labels)
 
 

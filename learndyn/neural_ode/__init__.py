@@ -2,7 +2,7 @@
 
 The fields (`fields.py`), one training step in the limit (`epoch.py`), the map of fresh trajectories (`map.py`), the
 process of correlated ones (`engine.py`, `correlated.py`), which of them solves what (`dmft.py`), and finite systems
-(`finite.py`, `tensor_field.py`).
+(`finite.py`, `flows.py`, `probes.py`, `tensor_field.py`).
 """
 
 from pathlib import Path

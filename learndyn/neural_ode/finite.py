@@ -1,29 +1,29 @@
 """Finite neural ODEs, trained for real; the model is in `NeuralODE`'s docstring, and the size is the dimension d.
 
-A trajectory is made from its *sources*: its start, and the noise √(2hτ)ζ in the equation that produces a later state,
-
-    x_0 = s_0,    x_{n+1} = (1 − hμ̂(|x_n|²/d)) x_n + h r(x_n, θ) + s_{n+1}.
-
 Starts have |z|² = d, and the controls |θ*|² = d_θ, the initial norm and the initial overlap, exactly at every size;
 d_θ is the whole number nearest to σd. Field, controls, starts, the three noises, test trajectories and the directions
 of responses have random generators of their own, the last two a new one for every step; so recording does not change a
-seed's curve. Arrays of states have the axes time, trajectory, component.
+seed's curve.
 """
 
-import itertools
-import math
 import os
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from learndyn.activations import Linear, Polynomial
-from learndyn.data import Dataset, Stream
+from learndyn.data import Dataset
 from learndyn.errors import ProblemError
 from learndyn.memory import require_memory
 from learndyn.neural_ode.fields import PolynomialField
+from learndyn.neural_ode.flows import (
+    Flow,
+    Path,
+    Taught,
+    confinement,
+    draw_controls,
+    lessons,
+    sources,
+    sphere,
+)
 from learndyn.neural_ode.observables import (
     KNOWN,
     coordinates,
@@ -31,6 +31,7 @@ from learndyn.neural_ode.observables import (
     observables,
     within_training,
 )
+from learndyn.neural_ode.probes import correlations, responses
 from learndyn.neural_ode.tensor_field import FrozenField, TensorField, entries
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, field
@@ -41,8 +42,6 @@ DIVERGED = 1e10
 """A curve ends where |y|²/d exceeds this."""
 TEST_TRAJECTORIES = 4
 """A test loss is the mean over at least this many trajectories."""
-PROBE = 1e-5
-"""The size of the sources by which responses are measured, in central differences."""
 GENERATORS = ("field", "controls", "starts", "teacher", "student", "adjoint", "test", "probes")
 
 
@@ -61,180 +60,6 @@ class AdjointDescent(Part):
         if self.responses and not self.inference_steps:
             allowed = "needs inference_steps: the training steps at which to measure them"
             raise ProblemError("AdjointDescent.responses", True, allowed)
-
-
-class Path(NamedTuple):
-    """A trajectory x_0 … x_N of each row, with μ̂ and μ̂' at |x_n|²/d, n < N."""
-
-    x: np.ndarray
-    mu: np.ndarray
-    slope: np.ndarray
-
-
-class Flow(NamedTuple):
-    """The Euler step h, the confinement q ↦ μ̂(q), μ̂'(q), and whether the adjoint is the true one."""
-
-    h: float
-    confinement: Callable
-    true: bool
-
-    def forward(self, field: FrozenField, sources) -> Path:
-        """The trajectories that `sources` (N + 1 × trajectories × d) produce."""
-        x = np.empty_like(sources)
-        mu, slope = np.empty((2, len(x) - 1, x.shape[1]))
-        x[0] = sources[0]
-        for n in range(len(x) - 1):
-            mu[n], slope[n] = self.confinement(overlap(x[n], x[n]))
-            x[n + 1] = (1 - self.h * mu[n])[:, None] * x[n] + self.h * field.drift(x[n])
-            x[n + 1] += sources[n + 1]
-        return Path(x, mu, slope)
-
-    def backward(self, field: FrozenField, path: Path, sources) -> np.ndarray:
-        """p_N … p_0 in the order of the path: p_N = s_N, and s_n is added to the equation that produces p_n."""
-        y, p = path.x, np.empty_like(path.x)
-        p[-1] = sources[-1]
-        for n in reversed(range(len(p) - 1)):
-            p[n] = (1 - self.h * path.mu[n])[:, None] * p[n + 1] + sources[n]
-            p[n] += self.h * field.pullback(y[n], p[n + 1])
-            if self.true:
-                along = 2 * self.h * path.slope[n] * overlap(p[n + 1], y[n])
-                p[n] -= along[:, None] * y[n]
-        return p
-
-
-def overlap(a, b) -> np.ndarray:
-    """a·b/d for every row of both."""
-    return np.einsum("bi,bi->b", a, b) / a.shape[1]
-
-
-def confinement(activation) -> Callable:
-    """q ↦ μ̂(q), μ̂'(q) for NumPy arrays."""
-    if not isinstance(activation, Linear | Polynomial):
-        return jax.jit(lambda q: (activation(q), activation.derivative(q)))
-    coefficients = activation.coefficients.tolist()
-
-    # A call of JAX or of NumPy's polynomials takes longer than a step of a small system.
-    def polynomial(q):
-        value = slope = 0.0 * q
-        for c in reversed(coefficients):
-            slope = slope * q + value
-            value = value * q + c
-        return value, slope
-
-    return polynomial
-
-
-def sphere(rng, *shape) -> np.ndarray:
-    """Random vectors along the last axis, each with squared norm equal to its length."""
-    z = rng.standard_normal(shape)
-    return z / np.sqrt(np.mean(z**2, axis=-1, keepdims=True))
-
-
-def sources(start, temperature: float, h: float, steps: int, rng) -> np.ndarray:
-    """Sources of trajectories with Langevin noise of a temperature."""
-    made = np.zeros((steps + 1, *start.shape))
-    made[0] = start
-    if temperature:
-        made[1:] = math.sqrt(2 * h * temperature) * rng.standard_normal(made[1:].shape)
-    return made
-
-
-def draw_controls(network, d_theta: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """θ* and the initial θ, with exactly their norms and overlap."""
-    star, other = sphere(rng, 2, d_theta)
-    m, Q = network.initial_overlap, network.initial_norm
-    other = other - star * np.mean(other * star)
-    other /= np.sqrt(np.mean(other**2))
-    return star, m * star + math.sqrt(max(Q - m * m, 0.0)) * other
-
-
-class Taught(NamedTuple):
-    """Sources and states of the teacher's trajectories that a step uses."""
-
-    sources: np.ndarray
-    x: np.ndarray
-
-
-def lessons(problem, flow: Flow, teacher: FrozenField, d: int, rngs: dict) -> Iterator[Taught]:
-    """The teacher's trajectories of step 0, 1, …"""
-    network, data = problem.network, problem.data
-
-    def taught(start) -> Taught:
-        given = (network.teacher_noise, flow.h, network.teacher_steps, rngs["teacher"])
-        made = sources(start, *given)
-        return Taught(made, flow.forward(teacher, made).x)
-
-    if isinstance(data, Stream):
-        start = sphere(rngs["starts"], data.batch, d)
-        while True:
-            made = taught(start)
-            yield made
-            start = made.x[-1] if data.chained else sphere(rngs["starts"], data.batch, d)
-    everything, batch = (
-        taught(sphere(rngs["starts"], data.examples, d)),
-        data.batch or data.examples,
-    )
-    for step in itertools.count():
-        rows = (step * batch + np.arange(batch)) % data.examples
-        yield Taught(*(one[:, rows] for one in everything))
-
-
-def correlations(x, y, p) -> dict[str, np.ndarray]:
-    """Overlaps per component of the states at two times of a trajectory, means over trajectories."""
-    x, y, p = (one.reshape(len(one), -1) for one in (x, y, p))
-    pairs = {"C_yy": (y, y), "C_yx": (y, x), "C_xx": (x, x)}
-    pairs |= {"C_pp": (p, p), "C_py": (p, y), "C_px": (p, x)}
-    return {name: a @ b.T / a.shape[1] for name, (a, b) in pairs.items()}
-
-
-def traces(sources, respond: Callable, rng) -> list[np.ndarray]:
-    """Tr[∂u_n/∂s_k]/d for the u (times × rows × d) that `respond` makes of the sources (times × rows × d).
-
-    `sources` are those of one trajectory (times × d). Each is moved along one random vector of signs.
-    """
-    count, d = sources.shape
-    v = rng.choice([-PROBE, PROBE], (count, d))
-    moved = np.repeat(sources[:, None], 2 * count, axis=1)
-    now = np.arange(count)
-    moved[now, now] += v
-    moved[now, count + now] -= v
-    found = respond(moved)
-    return [
-        np.einsum("nkd,kd->nk", u[:, :count] - u[:, count:], v) / (2 * d * PROBE**2) for u in found
-    ]
-
-
-def responses(flow, teacher, student, taught: Taught, y_sources, y: Path, p_sources, rng) -> dict:
-    """R_yy, R_py and R_px of a step, means over its trajectories."""
-
-    def ended(rows: int, b: int, end) -> np.ndarray:
-        made = np.repeat(p_sources[:, b : b + 1], rows, axis=1)
-        made[-1] = end
-        return made
-
-    def of_student(b: int):
-        def respond(moved):
-            path = flow.forward(student, moved)
-            end = path.x[-1] - taught.x[-1, b]
-            return path.x, flow.backward(student, path, ended(moved.shape[1], b, end))
-
-        return respond
-
-    def of_teacher(b: int):
-        def respond(moved):
-            rows = moved.shape[1]
-            path = Path(*(np.repeat(one[:, b : b + 1], rows, axis=1) for one in y))
-            end = y.x[-1, b] - flow.forward(teacher, moved).x[-1]
-            return (flow.backward(student, path, ended(rows, b, end)),)
-
-        return respond
-
-    found = []
-    for b in range(y.x.shape[1]):
-        found.append(traces(y_sources[:, b], of_student(b), rng))
-        found[-1] += traces(taught.sources[:, b], of_teacher(b), rng)
-    means = (sum(some) / len(found) for some in zip(*found, strict=True))
-    return dict(zip(("R_yy", "R_py", "R_px"), means, strict=True))
 
 
 def bounded(*states) -> bool:

@@ -12,16 +12,13 @@ from learndyn.activations import Polynomial, as_activation
 from learndyn.data import Dataset, Stream
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.neural_ode import finite as module
-from learndyn.neural_ode.finite import (
-    AdjointDescent,
+from learndyn.neural_ode.finite import AdjointDescent, Run, finite, memory
+from learndyn.neural_ode.flows import (
     Flow,
     Path,
-    Run,
     confinement,
     draw_controls,
-    finite,
     lessons,
-    memory,
     sources,
     sphere,
 )

@@ -81,7 +81,7 @@ class Theory:
     demo_size: int
     demo_seeds: int
     trace: Callable[..., dict] | None = None
-    many: Callable[..., list[Curves]] | None = None
+    many: Callable[..., list[Curves] | None] | None = None
     parallel: Callable[..., str] = lambda problem, method: "threads"
     applies: Callable[..., bool] | None = None
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from learndyn.cli import analyses, catalogue, compute, demo, results, run
+from learndyn.cli import analyses, catalogue, compute, demo, results, run, sweep
 from learndyn.cli.console import say
 from learndyn.cli.failures import GuardedGroup
 
@@ -26,9 +26,11 @@ EPILOG = """[bold]Examples[/bold]
 [bold]Exit codes[/bold]
 
     0  fine; theory and runs agree
-    1  theory and runs do not agree (run, compare, demo)
+    1  theory and runs do not agree (run, compare, demo);
+       some points failed (sweep)
     2  bad input or usage
-    3  the solver did not converge, or there is not enough memory
+    3  the solver did not converge (sweep: at no point);
+       there is not enough memory
    70  a bug in learndyn; LEARNDYN_DEBUG=1 shows the traceback
   130  interrupted; what was finished is saved"""
 
@@ -115,6 +117,13 @@ _add(
     "rates deep.toml --over network.width=0.5,1,2,4 --csv rates.csv -o rates.png",
     "rates deep.toml --over network.parameterization=mup,ntk",
 )
+_add(
+    _PROBLEM,
+    sweep.sweep,
+    "sweep deep.toml --over training.learning_rate=log:0.01:1:20",
+    "sweep deep.toml --over network.width=1,2,4 --picture width.png",
+    "sweep deep.toml --over network.depth=1,2 --simulate 400 -o depth.nc",
+)
 _RESULTS = "From saved results"
 _add(_RESULTS, results.compare, "compare theory.nc runs.nc --csv agreement.csv")
 _add(
@@ -122,6 +131,7 @@ _add(
     results.plot,
     "plot theory.nc runs.nc -o curve.png",
     "plot theory.nc runs.nc -o overlaps.pdf --observable Q --observable R",
+    "plot sweep.nc -o best.png --kind best --x learning_rate",
 )
 _add(
     _RESULTS,

@@ -51,7 +51,7 @@ def solve(
     from learndyn.theory import theory_for
 
     problem = Problem.from_toml(problem_file)
-    method = _method_with(theory_for(problem).methods[0], option or [], rtol)
+    method = method_with(theory_for(problem).methods[0], option or [], rtol)
     times = recording_times(save_at, problem)
     say(repr(solve_into(writable_file(output), problem, method, times)))
 
@@ -97,7 +97,7 @@ def value_of(word: str):
     return word
 
 
-def _method_with(cls: type, options: list[str], rtol: float | None):
+def method_with(cls: type, options: list[str], rtol: float | None):
     """The method with the fields that --option and --rtol give it; None for the usual one."""
     known = [item.name for item in dataclasses.fields(cls)]
     values = {}

@@ -65,6 +65,49 @@ FiniteSize = Annotated[
         "0 is the strict test.",
     ),
 ]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        show_default="curves for one swept field, map for two",
+        help="The picture of a sweep: curves, map, best or line.",
+    ),
+]
+Along = Annotated[
+    str | None,
+    typer.Option(
+        "--x",
+        metavar="FIELD",
+        show_default="the first",
+        help="The swept field along x of a map or line; for best, the field whose best value is "
+        "sought (the learning rate unless given).",
+    ),
+]
+Colour = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FIELD",
+        show_default="the one with most values",
+        help="The swept field that colours curves or lines.",
+    ),
+]
+At = Annotated[
+    float | None,
+    typer.Option(
+        metavar="TIME",
+        show_default="the end of training",
+        help="The step or time at which maps, best values and lines are read off.",
+    ),
+]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        show_default=False,
+        help="Fix a further swept field, or a component of the observable, for the picture; give "
+        "it several times for several.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it is there already.")]
 
 

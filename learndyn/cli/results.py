@@ -7,8 +7,10 @@ import typer
 
 from learndyn.cli.console import remark, say
 from learndyn.cli.failures import DISAGREE
-from learndyn.cli.options import FiniteSize, Level
+from learndyn.cli.looks import check_look, look_of, picture_of, refuse_look
+from learndyn.cli.options import Along, At, Colour, FiniteSize, Kind, Level, Select
 from learndyn.cli.outputs import writable_file, write_text
+from learndyn.errors import FileError, ProblemError
 
 
 def compare(
@@ -48,7 +50,7 @@ def plot(
         typer.Argument(
             metavar="FILES.nc...",
             show_default=False,
-            help="Saved theories and runs, of one problem or of several.",
+            help="Saved theories and runs, of one problem or of several; or one saved sweep.",
         ),
     ],
     output: Annotated[
@@ -65,15 +67,55 @@ def plot(
             help="What to draw, one panel each; give the option several times for several.",
         ),
     ] = None,
+    kind: Kind = None,
+    x: Along = None,
+    colour: Colour = None,
+    at: At = None,
+    select: Select = None,
 ) -> None:
-    """Draw saved theories and runs over time, in one picture."""
+    """Draw saved theories and runs over time in one picture, or a saved sweep.
+
+    The options --kind, --x, --colour, --at and --select are for sweeps, of which one observable
+    is drawn.
+    """
     from learndyn.plotting import ENDINGS, save_figure
     from learndyn.plotting import plot as picture_of
     from learndyn.solution import load
 
     writable_file(output, tuple(f".{ending}" for ending in ENDINGS))
+    look = look_of(kind, x, colour, at, select)
+    if is_sweep(files[0]):
+        save_figure(_sweep_picture(files, observable or [], look), output)
+        say(str(output))
+        return
+    refuse_look(look, "is for a saved sweep only")
     solutions = [load(path) for path in files]
     # Theories first, so that their line leads the legend.
     solutions.sort(key=lambda solution: solution.is_simulation)
     save_figure(picture_of(*solutions, observables=observable or None), output)
     say(str(output))
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a file says of itself that it is a sweep; what else it may be is for others to find out."""
+    import netCDF4
+
+    from learndyn.sweeps.sweep import FORMAT
+
+    try:
+        with netCDF4.Dataset(path) as file:
+            return getattr(file, "format", None) == FORMAT
+    except OSError:
+        return False
+
+
+def _sweep_picture(files: list[Path], observables: list[str], look: dict):
+    from learndyn.sweeps import load_sweep
+
+    if len(files) > 1:
+        raise FileError(f"{files[0]} is a sweep, which is drawn alone; leave out {files[1]}")
+    if len(observables) > 1:
+        raise ProblemError("--observable", observables[1], "must be given once for a sweep")
+    sweep = load_sweep(files[0])
+    check_look(look, sweep.axes)
+    return picture_of(sweep, observables, look)

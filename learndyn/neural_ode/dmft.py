@@ -47,6 +47,24 @@ def solve(problem, method: DynamicalMeanField, save_at, seed: int, report) -> Cu
         finer = refined(problem, 2**level)
         one = _one_grid(finer, method, form, saved, lambda x, a=a, b=b: report(a + (b - a) * x))
         found.append(_coarse(one, 2**level))
+    return _curves(problem, method, form, saved, found)
+
+
+def solve_many(problems: list, method: DynamicalMeanField, save_at, seed: int):
+    """`solve` for problems that differ in numbers only, by the map; None where it is not the map alone."""
+    forms = {chosen_form(problem, method) for problem in problems}
+    if forms != {"map"} or method.extrapolation or method.inference_steps:
+        return None
+    saved = resolve_steps(save_at, problems[0].training.steps)
+    found = map.curves_of(problems, saved, lambda done: None)
+    return [
+        _curves(problem, method, "map", saved, [arrays])
+        for problem, arrays in zip(problems, found, strict=True)
+    ]
+
+
+def _curves(problem, method: DynamicalMeanField, form: str, saved, found: list[dict]) -> Curves:
+    """The curves from arrays on Euler grids, each twice as fine as the one before."""
     count = min(len(one["Q"]) for one in found)
     arrays, accuracy = {}, {}
     for name in found[0]:
@@ -60,7 +78,7 @@ def solve(problem, method: DynamicalMeanField, save_at, seed: int, report) -> Cu
     if method.extrapolation:
         evidence |= {
             "accuracy": accuracy,
-            "finest_steps": problem.network.steps * 2 ** (levels - 1),
+            "finest_steps": problem.network.steps * 2**method.extrapolation,
         }
     return Curves(
         observables(arrays),

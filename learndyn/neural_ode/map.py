@@ -68,9 +68,19 @@ def steps(flow: Flow, x: Trajectory, rule: Rule, state: Overlaps, m_saved, etas,
     return state, m_saved, out
 
 
-_steps = eqx.filter_jit(steps)
 _epoch = eqx.filter_jit(epoch)
 _teacher = eqx.filter_jit(teacher_of)
+_teachers = eqx.filter_jit(eqx.filter_vmap(teacher_of))
+
+
+@eqx.filter_jit
+def _steps(flow, x, rule, state, m_saved, etas, index, saved):
+    """`steps` for several problems, along the first axis of all but `index` and `saved`."""
+
+    def one(flow, x, rule, state, m_saved, etas):
+        return steps(flow, x, rule, state, m_saved, etas, index, saved)
+
+    return eqx.filter_vmap(one)(flow, x, rule, state, m_saved, etas)
 
 
 class Setting(NamedTuple):
@@ -96,30 +106,43 @@ def setting_of(problem, saved) -> Setting:
 
 def curves(problem, saved: np.ndarray, report) -> dict[str, np.ndarray]:
     """Q, m, test_loss and C_θ at the recorded steps, up to the first that is not reached."""
-    made = setting_of(problem, saved)
-    x = _teacher(made.flow)
-    last = int(saved[-1])
-    etas = np.zeros(-(-(last + 1) // CHUNK) * CHUNK)
-    etas[:last] = np.asarray(rates(problem.training, problem.training.steps))[:last]
-    state, m_saved, index = made.start, made.m_saved, 0
-    recorded: dict[str, list] = {}
-    while index <= last:
-        chunk = jnp.asarray(etas[index : index + CHUNK])
+    return curves_of([problem], saved, report)[0]
+
+
+def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.ndarray]]:
+    """`curves` for problems that differ in numbers only, side by side."""
+    last, count = int(saved[-1]), len(problems)
+    etas = np.zeros((count, -(-(last + 1) // CHUNK) * CHUNK))
+    for row, problem in zip(etas, problems, strict=True):
+        row[:last] = np.asarray(rates(problem.training, problem.training.steps))[:last]
+    made = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *[setting_of(problem, saved) for problem in problems]
+    )
+    x = _teachers(made.flow)
+    state, m_saved, at = made.start, made.m_saved, jnp.asarray(saved)
+    recorded: list[dict[str, list]] = [{} for _ in problems]
+    going = np.ones(count, dtype=bool)
+    for index in range(0, last + 1, CHUNK):
+        chunk = jnp.asarray(etas[:, index : index + CHUNK])
         state, m_saved, out = _steps(
-            made.flow, x, made.rule, state, m_saved, chunk, jnp.asarray(index), jnp.asarray(saved)
+            made.flow, x, made.rule, state, m_saved, chunk, jnp.asarray(index), at
         )
-        here = saved[(saved >= index) & (saved < index + CHUNK)] - index
         values = {name: np.asarray(value) for name, value in out.items()}
-        size = np.maximum(np.abs(values["test_loss"]), np.abs(values["Q"]))
-        lost = np.flatnonzero(~(size < DIVERGED))
-        if lost.size:
-            here = here[here < lost[0]]
-        for name, value in values.items():
-            recorded.setdefault(name, []).append(value[here])
-        if lost.size:
+        for i in np.flatnonzero(going):
+            here = saved[(saved >= index) & (saved < index + CHUNK)] - index
+            size = np.maximum(np.abs(values["test_loss"][i]), np.abs(values["Q"][i]))
+            lost = np.flatnonzero(~(size < DIVERGED))
+            if lost.size:
+                here, going[i] = here[here < lost[0]], False
+            for name, value in values.items():
+                recorded[i].setdefault(name, []).append(value[i, here])
+        if not going.any():
             break
-        index += CHUNK
-        report(min(index / (last + 1), 1.0))
+        report(min((index + CHUNK) / (last + 1), 1.0))
+    return [_joined(one) for one in recorded]
+
+
+def _joined(recorded: dict[str, list]) -> dict[str, np.ndarray]:
     found = {name: np.concatenate(parts) for name, parts in recorded.items()}
     found["C_theta"] = _symmetric(found["C_theta"][:, : len(found["Q"])])
     return found

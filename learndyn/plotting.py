@@ -71,7 +71,7 @@ def plot(
         panels = [ax] if isinstance(ax, Axes) else list(np.ravel(np.array(ax)))
         if len(panels) != len(names):
             raise LearndynError(f"ax has {len(panels)} axes for {len(names)} observables")
-        figure = _figure_of(panels[0])
+        figure = figure_of(panels[0])
     else:
         columns = min(len(names), 3)
         rows = -(-len(names) // columns)
@@ -112,10 +112,10 @@ def agreement_panel(comparison: Comparison, *, ax: Axes | None = None) -> Figure
         ax.plot(times, np.where(np.isfinite(line), line, np.nan), style, color=colour, label=label)
     if _logarithmic(times):
         ax.set_xscale("log")
-    ax.set_xlabel(_words(comparison.deviations[axis], axis))
+    ax.set_xlabel(words_of(comparison.deviations[axis], axis))
     ax.set_ylabel("mean of runs − theory\n[standard errors]")
     _finish(ax)
-    return _figure_of(ax)
+    return figure_of(ax)
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
@@ -144,7 +144,7 @@ def finish_panel(axes: Axes, title: str, legend: dict | None = None, **settings)
         axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 2.2} | legend))
 
 
-def _figure_of(panel: Axes) -> Figure:
+def figure_of(panel: Axes) -> Figure:
     figure = panel.get_figure(root=True)
     if figure is None:
         raise LearndynError("ax has been removed from its figure")
@@ -241,9 +241,9 @@ def _draw(panel: Axes, name: str, solutions: list[Solution], labels: list[str], 
             panel.axvline(solution.diverged_at, color="0.5", lw=0.8, ls=(0, (1, 3)))
             handles["diverged"] = Line2D([], [], color="0.5", lw=0.8, ls=(0, (1, 3)))
     first = drawn[0][0]
-    _scales(panel, first.data[axis].values, np.concatenate(centres), log)
-    panel.set_xlabel(_words(first.data[axis], axis))
-    panel.set_ylabel(_words(first[name], name))
+    set_scales(panel, first.data[axis].values, np.concatenate(centres), log)
+    panel.set_xlabel(words_of(first.data[axis], axis))
+    panel.set_ylabel(words_of(first[name], name))
     _finish(panel, handles)
 
 
@@ -331,7 +331,7 @@ def _draw_runs(panel: Axes, times, values, colour, style: str, count: int):
     return mean
 
 
-def _scales(panel: Axes, times, values, log: str | None) -> None:
+def set_scales(panel: Axes, times, values, log: str | None) -> None:
     values = values[np.isfinite(values)]
     positive = values.size > 0 and values.min() > 0
     if log is None:
@@ -356,7 +356,7 @@ def _logarithmic(times) -> bool:
     return bool(uneven[1] < uneven[0])
 
 
-def _words(array: xr.DataArray, name: str) -> str:
+def words_of(array: xr.DataArray, name: str) -> str:
     """An axis label from the attributes."""
     text = textwrap.fill(str(array.attrs.get("long_name", name)), 40)
     units = array.attrs.get("units", "1")

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from learndyn.errors import LearndynError, ProblemError, UnknownObservable, nearest, shown
-from learndyn.plotting import PANEL, Picture, _figure_of
+from learndyn.plotting import PANEL, Picture, figure_of
 from learndyn.sweeps.drawing.lines import draw_curves, draw_line
 from learndyn.sweeps.drawing.maps import draw_best, draw_map
 from learndyn.sweeps.drawing.places import Places, places_of
@@ -79,7 +79,7 @@ def plot_sweep(
         draw_map(panels[0], final, label, places[first], places[second or ""])
     else:
         draw_best(panels, final, label, places[second or ""], places[first])
-    return _figure_of(panels[0])
+    return figure_of(panels[0])
 
 
 def _selected(sweep: Sweep, observable: str, select: Mapping) -> tuple[Measured, list[str]]:
@@ -185,7 +185,7 @@ def _curves(found: Measured, label: str, field: Places, second: Places | None, a
     if second is None:
         panels = _given(ax, 1) or _made(1, 1)
         draw_curves(panels, [found], label, field, [""])
-        return _figure_of(panels[0])
+        return figure_of(panels[0])
     count = len(second.values)
     if ax is None and count > PANELS:
         raise _too_many("curves", {second.name: second}, [second.name])
@@ -200,7 +200,7 @@ def _curves(found: Measured, label: str, field: Places, second: Places | None, a
         # The panel below is not there to carry the labels.
         above.xaxis.set_tick_params(labelbottom=True)
         above.set_xlabel(panels[0].get_xlabel() or panels[count - 1].get_xlabel())
-    return _figure_of(panels[0])
+    return figure_of(panels[0])
 
 
 def _given(ax, count: int) -> list[Axes]:

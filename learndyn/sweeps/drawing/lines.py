@@ -10,9 +10,9 @@ from learndyn.plotting import (
     RUNS_COLOUR,
     THEORY_COLOUR,
     THEORY_LINE,
-    _scales,
-    _words,
     finish_panel,
+    set_scales,
+    words_of,
 )
 from learndyn.sweeps.drawing.marks import (
     NEUTRAL,
@@ -50,7 +50,7 @@ def draw_curves(
                 dots = side is one.runs and one.theory is not None
                 _curve(panel, time.values, side, hues[number], dots, handles)
                 drawn.append((panel, side, hues[number]))
-        finish_panel(panel, title, xlabel=_words(time, axis))
+        finish_panel(panel, title, xlabel=words_of(time, axis))
     _limits(panels, time.values, [side for _, side, _ in drawn])
     for panel, side, colour in drawn:
         if bool(side.diverged):
@@ -105,7 +105,7 @@ def _limits(panels: list[Axes], times, sides: list[Side]) -> None:
     tame = [side.finite[:1] if bool(side.diverged) else side.finite for side in sides]
     values = np.concatenate(tame)
     for panel in panels:
-        _scales(panel, times, values, None)
+        set_scales(panel, times, values, None)
         if diverged and np.isfinite(values).any():
             log = panel.get_yscale() == "log"
             low, top = np.nanmin(values), np.nanmax(values)
@@ -138,7 +138,7 @@ def draw_line(panel: Axes, final: Measured, label: str, x: Places, field: Places
             draw_missing(panel, side, x, handles)
             drawn.append(side.finite)
     finish_panel(panel, "", ylabel=wrapped(label))
-    _scales(panel, x.at, np.concatenate(drawn), None)
+    set_scales(panel, x.at, np.concatenate(drawn), None)
     panel.set_xscale("linear")
     x.put_on(panel, "x")
     if hues is not None and field is not None:

@@ -12,9 +12,9 @@ from learndyn.plotting import (
     RUNS_COLOUR,
     THEORY_COLOUR,
     THEORY_LINE,
-    _figure_of,
-    _scales,
+    figure_of,
     finish_panel,
+    set_scales,
 )
 from learndyn.sweeps.drawing.marks import add_legend, runs_text, wrapped
 from learndyn.sweeps.drawing.places import SHADES, Places
@@ -58,7 +58,7 @@ def draw_map(panel: Axes, final: Measured, label: str, x: Places, y: Places) -> 
     y.put_on(panel, "y")
     panel.set(xlim=x.edges[[0, -1]], ylim=y.edges[[0, -1]])
     if known.size:
-        _figure_of(panel).colorbar(mesh, ax=panel, label=wrapped(label), pad=0.02)
+        figure_of(panel).colorbar(mesh, ax=panel, label=wrapped(label), pad=0.02)
     add_legend([panel], handles)
 
 
@@ -81,7 +81,7 @@ def draw_best(panels: list[Axes], final: Measured, label: str, x: Places, over: 
     top.set_ylim(*over.edges[[0, -1]])
     over.put_on(top, "y")
     top.set_ylabel(f"best {over.label}")
-    _scales(bottom, x.at, np.concatenate(smallest), None)
+    set_scales(bottom, x.at, np.concatenate(smallest), None)
     bottom.set_xscale("linear")
     bottom.set_ylabel(wrapped(f"smallest {label}", rows=2))
     x.put_on(bottom, "x")

@@ -2,13 +2,14 @@
 
 import sys
 
-from benchmarks import deep_linear, neural_ode, residual, reused, two_layer, wide
+from benchmarks import deep_linear, neural_ode, residual, reused, sweeps, two_layer, wide
 
 BENCHMARKS = {
     "deep_linear": deep_linear.run,
     "neural_ode": neural_ode.run,
     "residual": residual.run,
     "reused": reused.run,
+    "sweeps": sweeps.run,
     "two_layer": two_layer.run,
     "wide": wide.run,
 }

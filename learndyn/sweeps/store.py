@@ -1,15 +1,15 @@
 """A folder of finished points, each a file that is whole or not there.
 
 The name of a file is the key of its task, so that a point is found again by whoever asks the same of the same version,
-and writing it twice does no harm. A file is a line with the checksum of the rest, then arrays and a text (npz). Writers
+and writing it twice does no harm. A file is a line with the checksum of the rest, a line of JSON, then numbers. Writers
 put it there under another name first and rename it, which the operating system does at once: any number of processes
 may share a store, and a killed one leaves at most a temporary file behind.
 """
 
 import contextlib
 import hashlib
-import io
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -70,22 +70,25 @@ def _head(body: bytes) -> bytes:
 
 
 def _packed(result: Result) -> bytes:
-    """The arrays of a result, and all the rest as JSON, in the npz format."""
-    arrays, told = {}, []
+    """A line of JSON that tells all but the numbers, then the numbers of one array after the other."""
+    told, numbers = [], []
     for label, variables in ((False, result.arrays), (True, result.labels)):
         for name, variable in variables.items():
-            arrays[f"v{len(arrays)}"] = np.asarray(variable.values)
-            told.append([name, label, list(variable.dims), variable.attrs])
+            values = np.asarray(variable.values)
+            form = [values.dtype.str, list(values.shape)]
+            told.append([name, label, list(variable.dims), variable.attrs, *form])
+            numbers.append(values.tobytes())
     text = json.dumps({"variables": told, "info": result.info})
-    stream = io.BytesIO()
-    np.savez(stream, text=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
-    return stream.getvalue()
+    return b"\n".join([text.encode(), b"".join(numbers)])
 
 
 def _unpacked(body: bytes) -> Result:
+    head, _, numbers = body.partition(b"\n")
+    text, start = json.loads(head), 0
     found: tuple[dict, dict] = ({}, {})
-    with np.load(io.BytesIO(body), allow_pickle=False) as file:
-        text = json.loads(file["text"].tobytes().decode())
-        for number, (name, label, dims, attributes) in enumerate(text["variables"]):
-            found[label][name] = xr.Variable(tuple(dims), file[f"v{number}"], attributes)
+    for name, label, dims, attributes, form, shape in text["variables"]:
+        # A copy, because an array that stands in bytes cannot be written to.
+        values = np.frombuffer(numbers, form, math.prod(shape), start).reshape(shape).copy()
+        start += values.nbytes
+        found[label][name] = xr.Variable(tuple(dims), values, attributes)
     return Result(*found, text["info"])

@@ -147,16 +147,13 @@ def solve_many(
     if not closed_form(first.network.activation, first.data.teacher.activation):
         return None
     times = resolve_times(save_at, first.training.time)
-    made, y = (
-        jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *some)
-        for some in zip(*map(equations, problems), strict=True)
-    )
     breakpoints = [problem.training.breakpoints(times[-1]) for problem in problems]
     if len({len(some) for some in breakpoints}) > 1:
         return None
     jumps, tolerance = jnp.asarray(breakpoints), jnp.asarray([method.rtol, method.atol])
+    stacked = jax.tree.map(_stacked, *problems)
     found = [
-        _integrate_many(made, y, jnp.asarray(times), jumps, scale * tolerance, method.max_steps)
+        _integrate_many(stacked, jnp.asarray(times), jumps, scale * tolerance, method.max_steps)
         for scale in (1.0, LOOSER)
     ]
     if any(int(np.max(segment.steps)) >= method.max_steps for segment in found):
@@ -170,14 +167,22 @@ def solve_many(
     return curves
 
 
-@eqx.filter_jit
-def _integrate_many(made, y, times, jumps, tolerance, max_steps):
-    """`integrate` for every problem (leading axis of `made`, `y` and `jumps`)."""
+def _stacked(*leaves):
+    """The numbers at one place of several problems; of what is no number, all have the same."""
+    if isinstance(leaves[0], float | np.ndarray):
+        return jnp.asarray(np.stack(leaves))
+    return leaves[0]
 
-    def one(made, y, jumps):
+
+@eqx.filter_jit
+def _integrate_many(problems, times, jumps, tolerance, max_steps):
+    """`integrate` for every problem (leading axis of the numbers in `problems`, and of `jumps`)."""
+
+    def one(problem, jumps):
+        made, y = equations(problem)
         return integrate(made, y, None, 0.0, times, jumps, tolerance, max_steps, False)
 
-    return eqx.filter_vmap(one)(made, y, jumps)
+    return eqx.filter_vmap(one)(problems, jumps)
 
 
 def _until_divergence(arrays: list[np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,0 +1,68 @@
+"""For programs that tests run: a theory that writes a line to a file when it starts and when it finishes a point.
+
+Worker processes know it by the entry point of a package that the tests make.
+"""
+
+import dataclasses
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+import learndyn as ld
+from learndyn import theory as registry
+from learndyn.theory import Curves, Observable
+
+LOG, SECONDS = os.environ["LOGGED_FILE"], float(os.environ["LOGGED_SECONDS"])
+
+
+def write(*words) -> None:
+    """One line; the system puts lines of several processes one after the other."""
+    handle = os.open(LOG, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(handle, (" ".join(map(str, words)) + "\n").encode())
+    os.close(handle)
+
+
+def solve(problem, method, save_at, seed, report) -> Curves:
+    """The test loss exp(−ηt)."""
+    rate, times = problem.training.learning_rate, np.linspace(0, problem.training.time, 5)
+    write("started", os.getpid(), rate)
+    time.sleep(SECONDS)
+    write("finished", os.getpid(), rate)
+    loss = Observable(("time",), np.exp(-rate * times), "test loss")
+    return Curves({"test_loss": loss}, times)
+
+
+_known = registry._theories["two_layer/stream"]
+registry.register(dataclasses.replace(_known, solve=solve, many=None))
+
+
+def problem() -> ld.Problem:
+    data = ld.Stream(teacher=ld.Teacher("erf", [[1.0]]))
+    network = ld.TwoLayer("erf", [[0.5]], [[0.1]])
+    return ld.Problem(network, data, ld.GradientDescent(1.0, time=2.0))
+
+
+def main(rates: list[float], sweeps: list[dict], together: int = 1) -> None:
+    """Sweeps over `rates`, one after the other, with these options; printed as JSON.
+
+    They begin when so many programs are ready as shall run `together`.
+    """
+    write("ready", os.getpid(), 0)
+    while Path(LOG).read_text().count("ready") < together:
+        time.sleep(0.01)
+    found = []
+    for options in sweeps:
+        swept = ld.sweep(problem(), {"training.learning_rate": rates}, **options)
+        write("swept", os.getpid(), 0)
+        found.append(
+            {
+                "evidence": swept.evidence,
+                "loss": swept["test_loss"].values.tolist(),
+                "rates": swept["learning_rate"].values.tolist(),
+                "errors": swept["error"].values.tolist(),
+            }
+        )
+    print(json.dumps(found))

@@ -1,0 +1,215 @@
+"""Computing tasks: problems of one shape in one call give what each gives alone, and the ways to compute."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import learndyn as ld
+from learndyn.errors import LearndynError, NotConverged
+from learndyn.numerics.precision import float64
+from learndyn.paths import changed
+from learndyn.sweeps import run
+from learndyn.sweeps.plan import Runs, Task
+from learndyn.sweeps.run import _ways, compute, compute_together, run_all, shape_of
+from learndyn.theory import theory_for
+from learndyn.two_layer.ode import OrderParameterODE, solve_many
+
+METHOD = OrderParameterODE()
+
+
+def two_layer(rate: object = 0.5, activation="erf", teacher="erf", **options):
+    data = ld.Stream(teacher=ld.Teacher(teacher, [[1.0]]), noise=0.1)
+    network = ld.TwoLayer(activation, [[0.5]], [[0.1]], **options)
+    return ld.Problem(network, data, ld.GradientDescent(rate, time=5.0))
+
+
+def deep(**options):
+    network = ld.DeepLinear(2, 0.8, 0.7, **options)
+    return ld.Problem(network, ld.Dataset(1.2, 0.5), ld.GradientDescent(0.02, steps=6))
+
+
+def task(problem, method=None, runs=None, theory=None, save_at=None, observables=None):
+    theory = theory or theory_for(problem)
+    return Task(problem, theory, method or theory.methods[0](), save_at, 0, runs, observables)
+
+
+def tasks(problems, save_at=6):
+    return [task(problem, METHOD, save_at=save_at) for problem in problems]
+
+
+def same_as_alone(problems) -> list:
+    """In one call and one by one, to rounding: the integrator takes the same steps.
+
+    The relative error of a number is that of the sums that led to it, a few hundred roundings of 1e-16; the accuracy
+    is a difference of two such numbers.
+    """
+    some = tasks(problems)
+    together, alone = compute_together(some), [compute(one) for one in some]
+    for batched, single in zip(together, alone, strict=True):
+        assert batched.info["diverged_at"] == single.info["diverged_at"]
+        assert list(batched.arrays) == list(single.arrays)
+        assert batched.labels["time"].identical(single.labels["time"])
+        size = max(float(np.max(np.abs(array.values))) for array in single.arrays.values())
+        for name, array in single.arrays.items():
+            assert batched.arrays[name].dims == array.dims
+            assert batched.arrays[name].attrs == array.attrs
+            np.testing.assert_allclose(
+                batched.arrays[name].values, array.values, rtol=1e-12, atol=1e-13
+            )
+        evidence, expected = batched.info["evidence"], single.info["evidence"]
+        assert evidence["integration_steps"] == expected["integration_steps"]
+        assert evidence["averages"] == "closed form"
+        assert evidence["tolerances"] == expected["tolerances"]
+        for name, accuracy in expected["accuracy"].items():
+            assert evidence["accuracy"][name] == pytest.approx(accuracy, rel=0, abs=1e-12 * size)
+    return together
+
+
+def test_problems_in_one_call_keep_their_own_steps_schedules_and_divergences():
+    """A linear student's loss grows without bound above η = 2; the rate jumps at a time of its own for each."""
+    made = two_layer(ld.Piecewise([2.0], [0.5, 1.0]), "linear", "linear")
+    values = [
+        ([2.0], [0.5, 1.0]),
+        ([1.0], [0.5, 12.0]),
+        ([3.5], [1.5, 0.1]),
+        ([2.5], [0.1, 30.0]),
+    ]
+    paths = ("training.learning_rate.times", "training.learning_rate.values")
+    problems = [changed(made, dict(zip(paths, some, strict=True))) for some in values]
+    found = same_as_alone(problems)
+    ends = [result.info["diverged_at"] for result in found]
+    assert ends[0] is ends[2] is None
+    assert None not in (ends[1], ends[3])
+    assert ends[1] != ends[3]
+
+
+def test_problems_in_one_call_may_differ_in_every_number():
+    made = two_layer(ld.ExponentialDecay(0.5, 0.1), train_readout=True)
+    values = [
+        {},
+        {"training.learning_rate.initial": 1.5, "training.weight_decay": 0.1},
+        {"network.Q": [[0.9]], "network.R": [[-0.3]], "network.readout": [0.5]},
+        {"data.teacher.T": [[2.0]], "data.noise": 0.7, "data.teacher.readout": [2.0]},
+    ]
+    found = same_as_alone([changed(made, some) for some in values])
+    ends = [result.arrays["test_loss"].values[-1] for result in found]
+    assert len(set(ends)) == len(ends)
+
+
+def test_what_needs_quadrature_or_jumps_of_another_number_is_not_solved_in_one_call():
+    smooth = two_layer(activation=ld.Formula("tanh(z)"))
+    jumps = [two_layer(ld.Piecewise([time], [0.5, 1.0])) for time in (2.0, 9.0)]
+    with float64():
+        assert solve_many([smooth, smooth], METHOD, 6, 0) is None
+        assert solve_many(jumps, METHOD, 6, 0) is None
+
+
+def refuses(problems, method, save_at, seed):
+    raise NotConverged("not together")
+
+
+def fails(problems, method, save_at, seed):
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("many", [refuses, fails, lambda problems, method, save_at, seed: None])
+def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(many):
+    problems = [deep(), deep(parameterization="ntk")]
+    theory = dataclasses.replace(theory_for(deep()), many=many)
+    found = compute_together([task(problem, theory=theory) for problem in problems])
+    for result, problem in zip(found, problems, strict=True):
+        expected = ld.solve(problem)
+        assert result.info["evidence"]["accuracy"] == expected.evidence["accuracy"]
+        for name in expected.data.data_vars:
+            np.testing.assert_array_equal(result.arrays[name].values, expected[name])
+
+
+def test_a_single_problem_is_not_batched():
+    theory = dataclasses.replace(theory_for(deep()), many=refuses)
+    (found,) = compute_together([task(deep(), theory=theory)])
+    assert "error" not in found.info
+
+
+ALIKE = [
+    {"training.learning_rate": 0.1},
+    {"network.Q": [[0.7]]},
+    {"data.noise": 0.0},
+    {"training.weight_decay": 0.3},
+]
+UNLIKE = [
+    {"network.activation": "relu"},
+    {"network.train_readout": True},
+    {"training.time": 6.0},
+    {"data.batch": 2},
+    {"training.learning_rate": ld.ExponentialDecay(0.5, 0.1)},
+    {"network.Q": np.eye(2), "network.R": [[0.1], [0.1]], "network.readout": [1.0, 1.0]},
+    {"data.teacher.activation": "linear"},
+]
+
+
+def test_only_problems_that_differ_in_numbers_alone_are_put_together():
+    shape = shape_of(task(two_layer(), METHOD))
+    for values in ALIKE:
+        assert shape_of(task(changed(two_layer(), values), METHOD)) == shape
+    for values in UNLIKE:
+        assert shape_of(task(changed(two_layer(), values), METHOD)) != shape
+    assert shape_of(task(two_layer(), OrderParameterODE(rtol=1e-6))) != shape
+
+
+@pytest.mark.parametrize(("cores", "sizes"), [(1, [64, 36]), (2, [50, 50]), (3, [34, 34, 32])])
+def test_groups_are_as_large_as_they_may_be_but_keep_every_core_busy(cores, sizes):
+    rates = np.linspace(0.1, 1, 100)
+    some = tasks([two_layer(rate) for rate in rates])
+    other = tasks([two_layer(0.1, "relu")])
+    found = list(_ways([*some[:50], *other, *some[50:]], cores))
+    assert {way for way, _ in found} == {"threads"}
+    assert [len(group) for _, group in found] == [*sizes, 1]
+    grouped = [one for _, group in found for one in group]
+    assert sorted(map(id, grouped)) == sorted(map(id, [*some, *other]))
+
+
+def test_runs_with_a_seed_for_every_core_come_one_at_a_time():
+    few, many = (task(deep(), runs=Runs(20, seeds, 0, ld.Descent())) for seeds in (1, 2))
+    assert [way for way, _ in _ways([few, many], 2)] == ["threads", "alone"]
+
+
+@pytest.mark.parametrize(("seconds", "cores", "sent"), [(0.0, 2, 0), (9.0, 1, 0), (9.0, 2, 3)])
+def test_processes_are_started_where_the_first_point_shows_that_it_pays(
+    monkeypatch, seconds, cores, sent
+):
+    """Four points: three more of 9 s each on two cores save 13.5 s, more than starting takes."""
+    theory = dataclasses.replace(theory_for(deep()), parallel=lambda problem, method: "processes")
+    clock, elsewhere, done = [0.0], [], []
+
+    def slow(one):
+        clock[0] += seconds
+        return compute(one)
+
+    def on_dask(groups, scheduler, workers, report):
+        assert (scheduler, workers) == ("local", cores)
+        elsewhere.extend(groups)
+
+    monkeypatch.setattr(run, "compute", slow)
+    monkeypatch.setattr(run, "_on_dask", on_dask)
+    monkeypatch.setattr(run.time, "perf_counter", lambda: clock[0])
+    some = [task(deep(), theory=theory) for _ in range(4)]
+    run_all(some, None, cores, lambda one, result: done.append(one))
+    assert [one for (one,) in elsewhere] == some[4 - sent :]
+    assert [id(one) for one in done] == [id(one) for one in some[: 4 - sent]]
+
+
+def test_a_scheduler_that_is_none_is_named():
+    with pytest.raises(LearndynError, match="cannot reach the scheduler nowhere"):
+        run_all([task(deep())], "nowhere", 1, lambda one, result: None)
+
+
+@pytest.mark.slow
+def test_a_problem_that_uses_up_its_steps_fails_alone():
+    """Slow and fast rates on one time scale: only the fast one needs more than 40 steps."""
+    method = OrderParameterODE(max_steps=40)
+    some = [task(two_layer(rate), method, save_at=6) for rate in (1e-3, 2e-3, 300.0)]
+    slow, other, fast = compute_together(some)
+    assert "error" not in slow.info
+    assert "error" not in other.info
+    assert "max_steps" in fast.info["error"]

@@ -177,6 +177,10 @@ def impulse_response(training, steps: int):
     differentiated = traced(eta) or traced(beta) or traced(decay)
     xp = jnp if differentiated else np
     eta = xp.asarray(eta)
+    if not differentiated and beta == 0 and decay == 0:
+        kappa = np.zeros((steps + 1, steps + 1))
+        kappa[:, :steps] = np.tri(steps + 1, steps, -1) * eta
+        return kappa, np.ones(steps + 1)
 
     def advance(state, eta_t):
         row, buffer, d = state

@@ -19,7 +19,7 @@ from learndyn.neural_ode.epoch import Epoch, Flow, Trajectory, epoch, flow_of, t
 from learndyn.training import rates
 
 CHUNK = 32
-"""Training steps compiled into one call: progress is shown, and divergence noticed, after so many."""
+"""At most so many training steps are compiled into one call: then progress is shown, and divergence noticed."""
 DIVERGED = 1e10
 """Training has diverged where the loss or the control exceeds this."""
 
@@ -112,7 +112,8 @@ def curves(problem, saved: np.ndarray, report) -> dict[str, np.ndarray]:
 def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.ndarray]]:
     """`curves` for problems that differ in numbers only, side by side."""
     last, count = int(saved[-1]), len(problems)
-    etas = np.zeros((count, -(-(last + 1) // CHUNK) * CHUNK))
+    length = min(CHUNK, last + 1)
+    etas = np.zeros((count, -(-(last + 1) // length) * length))
     for row, problem in zip(etas, problems, strict=True):
         row[:last] = np.asarray(rates(problem.training, problem.training.steps))[:last]
     made = jax.tree.map(
@@ -122,14 +123,14 @@ def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.nd
     state, m_saved, at = made.start, made.m_saved, jnp.asarray(saved)
     recorded: list[dict[str, list]] = [{} for _ in problems]
     going = np.ones(count, dtype=bool)
-    for index in range(0, last + 1, CHUNK):
-        chunk = jnp.asarray(etas[:, index : index + CHUNK])
+    for index in range(0, last + 1, length):
+        chunk = jnp.asarray(etas[:, index : index + length])
         state, m_saved, out = _steps(
             made.flow, x, made.rule, state, m_saved, chunk, jnp.asarray(index), at
         )
         values = {name: np.asarray(value) for name, value in out.items()}
         for i in np.flatnonzero(going):
-            here = saved[(saved >= index) & (saved < index + CHUNK)] - index
+            here = saved[(saved >= index) & (saved < index + length)] - index
             size = np.maximum(np.abs(values["test_loss"][i]), np.abs(values["Q"][i]))
             lost = np.flatnonzero(~(size < DIVERGED))
             if lost.size:
@@ -138,7 +139,7 @@ def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.nd
                 recorded[i].setdefault(name, []).append(value[i, here])
         if not going.any():
             break
-        report(min((index + CHUNK) / (last + 1), 1.0))
+        report(min((index + length) / (last + 1), 1.0))
     return [_joined(one) for one in recorded]
 
 

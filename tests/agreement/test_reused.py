@@ -1,6 +1,6 @@
 """Theory against finite two-layer networks on a reused dataset, at D = 1000 and 3500.
 
-Every setting is compared at both sizes (the larger one in the slow suite, but for two of them) with `compare` at level
+Every setting is compared at both sizes (the larger one in the slow suite) with `compare` at level
 0.01/2 (two looks); the theory is sampled, and its standard errors are part of the error bars. The variance of the loss
 of single runs around the theory must fall as 1/D: from 200 to 800 by 4. Times within a run are strongly correlated, so
 that 30 seeds give an estimate with no more than 30 degrees of freedom; the bounds are those of the F distribution at
@@ -63,13 +63,8 @@ def check_agreement(setting, size, seeds):
     return problem, step, theory
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        name if name in ("few examples", "erf") else pytest.param(name, marks=pytest.mark.slow)
-        for name in SETTINGS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_theory_agrees_with_training_at_3500(setting):
     check_agreement(setting, 3500, 6)
 

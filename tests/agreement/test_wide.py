@@ -1,4 +1,4 @@
-"""Theory against finite wide networks, at width 1000, and 4000 in the slow suite.
+"""Theory against finite wide networks, at width 1000, some of them in the slow suite, and 4000 there.
 
 Every setting is compared with `compare` at level 0.01/2; sampled theories bring standard errors of their own. The
 variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the F distribution at the
@@ -46,7 +46,23 @@ def check_agreement(asked, size, seeds):
     return theory
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+SLOW = {
+    "tanh, three layers",
+    "erf, one layer",
+    "erf, three layers",
+    "relu, three layers",
+    "biases, logistic",
+    "three layers",
+    "linear",
+}
+
+
+def marked(settings):
+    """The names of settings, those in `SLOW` with the mark."""
+    return [pytest.param(x, marks=pytest.mark.slow) if x in SLOW else x for x in settings]
+
+
+@pytest.mark.parametrize("setting", marked(SETTINGS))
 def test_theory_agrees_with_training(setting):
     check_agreement(SETTINGS[setting], 1000, 10)
 
@@ -87,7 +103,7 @@ RESPONSES = {
 }
 
 
-@pytest.mark.parametrize("setting", RESPONSES)
+@pytest.mark.parametrize("setting", marked(RESPONSES))
 def test_responses_agree_with_training(setting):
     """Tangents of trained networks, along random directions, against the theory; their scatter falls as 1/N."""
     asked, measured = RESPONSES[setting], ld.WideDescent(responses=True)

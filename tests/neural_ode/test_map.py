@@ -61,16 +61,16 @@ def test_a_linear_flow_is_known_in_closed_form():
 
 
 def test_a_linear_flow_in_continuous_time_is_a_bessel_function():
-    """Extrapolation from 10, 20, 40, 80, 160 steps leaves an error of order h⁵, about (1/10)⁵/2^10."""
+    """Extrapolation from 10, 20, 40 and 80 steps leaves an error of order h⁴: (0.15)⁴/2^6 times a number."""
     g, Q = 0.7, 0.6
     network = {"control_ratio": 0.75, "time": 1.5, "steps": 10, "confinement": 1.0}
     asked = problem(0.0, 1, field=[[0, 0], [0, g]], initial_norm=Q, **network)
-    found = ld.solve(asked, ld.DynamicalMeanField(extrapolation=4, inference_steps=(0,)))
+    found = ld.solve(asked, ld.DynamicalMeanField(extrapolation=3, inference_steps=(0,)))
     t = found["inference_time"].values
     root = 2 * np.sqrt(g * Q * np.outer(t, t))
     exact = ive(0, root) * np.exp(root - t[:, None] - t)
     error = np.max(np.abs(found["C_yy"][0].values - exact))
-    assert error < 1e-7
+    assert error < 1e-5
     assert error < 2 * found.evidence["accuracy"]["C_yy"]
 
 
@@ -138,11 +138,10 @@ def test_one_euler_step_by_hand():
 
 
 def test_the_error_is_of_first_order_in_the_step():
-    """m(10) with N = 10 … 160: errors against the extrapolated value halve with h, up to the next order."""
-    limit = ld.solve(problem(), ld.DynamicalMeanField(extrapolation=4))
+    """m(10) with N = 20 … 80: errors against the extrapolated value halve with h, up to the next order."""
+    limit = ld.solve(problem(), ld.DynamicalMeanField(extrapolation=3))
     error = [
-        ld.solve(problem(steps=N))["m"].values[-1] - limit["m"].values[-1]
-        for N in (20, 40, 80, 160)
+        ld.solve(problem(steps=N))["m"].values[-1] - limit["m"].values[-1] for N in (20, 40, 80)
     ]
     ratios = np.divide(error[:-1], error[1:])
     np.testing.assert_allclose(ratios, 2.0, rtol=0.02)

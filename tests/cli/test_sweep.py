@@ -65,15 +65,16 @@ def giving_up(monkeypatch):
     """Let `solve` give up where the learning rate is larger than a number."""
 
     def install(largest):
-        def solve(problem, *arguments, **options):
-            if problem.training.learning_rate > largest:
+        def solved(task):
+            if task.problem.training.learning_rate > largest:
                 raise NotConverged("the solver gave up")
-            return ld.solve(problem, *arguments, **options)
+            return usual(task)
 
         def one_by_one(tasks):
             return [compute(task) for task in tasks]
 
-        monkeypatch.setattr("learndyn.sweeps.run.solve", solve)
+        usual = importlib.import_module("learndyn.sweeps.run")._solved
+        monkeypatch.setattr("learndyn.sweeps.run._solved", solved)
         monkeypatch.setattr("learndyn.sweeps.run.compute_together", one_by_one)
 
     return install

@@ -20,10 +20,10 @@ demo: .venv/.dev ## write demo-report.html: theory against trained networks
 	$(BIN)/learndyn demo --output demo-report.html $(ARGS)
 
 test: .venv/.dev ## run the quick tests
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
 
 test-slow: .venv/.dev ## run the slow tests
-	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
 
 bench: .venv/.dev ## measure speed and memory
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -64,7 +64,13 @@ def check_law(asked, d, seeds, saved=5):
     return theory, runs
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+QUICK = ("right panel", "true gradient", "noise", "longer teacher", "reused in turn", "chained")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SETTINGS],
+)
 def test_theory_agrees_with_training(setting):
     check_law(SETTINGS[setting], 40, 40)
 

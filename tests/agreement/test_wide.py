@@ -73,7 +73,16 @@ def test_theory_agrees_with_training_at_4000(setting):
     check_agreement(SETTINGS[setting], 4000, 6)
 
 
-@pytest.mark.parametrize("setting", ["linear, three layers", "tanh, two layers", "relu, one layer"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "tanh, two layers",
+        *(
+            pytest.param(x, marks=pytest.mark.slow)
+            for x in ("linear, three layers", "relu, one layer")
+        ),
+    ],
+)
 def test_the_deviation_shrinks(setting):
     asked = SETTINGS[setting]
     theory = ld.solve(asked, save_at=SAVED)

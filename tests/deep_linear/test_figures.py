@@ -8,6 +8,9 @@ import pytest
 from learndyn.deep_linear import figures as drawn
 from learndyn.figures import figures
 
+# Pictures take minutes in all.
+pytestmark = pytest.mark.slow
+
 NUMBERS = (1, 2, 3, 6, 7, 8)
 # Small enough for seconds; the panels and curves are those of the real figures.
 TINY = {

@@ -13,6 +13,9 @@ from learndyn.deep_linear.network import DeepLinear, ScaledSkip
 from learndyn.figures import figures
 from learndyn.solve import solve
 
+# Pictures take minutes in all.
+pytestmark = pytest.mark.slow
+
 # Small enough for seconds; the panels and curves are those of the real figures.
 TINY = {
     4: {"size": 16, "seeds": 2, "steps": 6},

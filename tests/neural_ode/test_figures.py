@@ -13,6 +13,9 @@ from learndyn.neural_ode.inference import stationary_flow
 from learndyn.neural_ode.recovery import recovery
 from learndyn.solve import solve
 
+# Pictures take minutes in all.
+pytestmark = pytest.mark.slow
+
 MAKERS = {
     "neural-ode-2": drawn.figure_2,
     "neural-ode-gradient": drawn.gradients,

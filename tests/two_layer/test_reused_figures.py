@@ -17,6 +17,9 @@ from learndyn.two_layer import reused_figures as drawn
 from learndyn.two_layer.sampling import CausalSampling
 from learndyn.two_layer.time_grid import RARE
 
+# Pictures take minutes in all.
+pytestmark = pytest.mark.slow
+
 MAKERS = {
     "grokking-1": drawn.figure_1,
     "grokking-2": drawn.figure_2,

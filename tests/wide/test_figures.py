@@ -13,6 +13,9 @@ from learndyn.solve import solve
 from learndyn.wide import figures as drawn
 from learndyn.wide.methods import KernelEvolution
 
+# Pictures take minutes in all.
+pytestmark = pytest.mark.slow
+
 MAKERS = {
     "wide-1": drawn.figure_1,
     "wide-2": drawn.figure_2,

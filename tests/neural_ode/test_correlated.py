@@ -174,6 +174,7 @@ def test_memory_is_refused_before_it_is_used():
         ld.solve(problem(ld.Dataset(examples=100), epochs=100_000))
 
 
+@pytest.mark.slow
 def test_extrapolation_works_for_correlated_steps():
     asked = problem(ld.Dataset(examples=1), steps=3, epochs=3)
     found = ld.solve(asked, ld.DynamicalMeanField(extrapolation=2))

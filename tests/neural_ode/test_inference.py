@@ -85,6 +85,7 @@ def test_phases():
         ld.stationary_flow(ld.NeuralODE([[0, 0], [0, 1.3]], 1.0, 1.0, 10, confinement=1.0))
 
 
+@pytest.mark.slow
 def test_chaos_with_a_frozen_part():
     """With a part b of the field without state the correlation decays to C(∞) > 0, where μ²C = G(C)."""
     b, g2 = 0.05, 3.0

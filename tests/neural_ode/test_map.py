@@ -60,6 +60,7 @@ def test_a_linear_flow_is_known_in_closed_form():
         )
 
 
+@pytest.mark.slow
 def test_a_linear_flow_in_continuous_time_is_a_bessel_function():
     """Extrapolation from 10, 20, 40 and 80 steps leaves an error of order h⁴: (0.15)⁴/2^6 times a number."""
     g, Q = 0.7, 0.6

@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import numpy as np
 
 from learndyn.activations import Activation, Polynomial, as_activation
@@ -133,8 +132,3 @@ class NeuralODE(Network):
         if isinstance(data, Dataset):
             return True
         return data.chained or self.field.without_state
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether a field of the network is being differentiated."""
-        return any(map(traced, jax.tree.leaves(self)))

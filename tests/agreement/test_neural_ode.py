@@ -2,8 +2,8 @@
 
 Finite systems differ from the limit by c/d with c of order one in m, Q and the losses, more than the error of the mean
 of many fields. So systems of two sizes are simulated, and 2X(2d) − X(d), which differs from the limit by O(1/d²) only,
-is compared strictly: no allowance for the size, at the level 0.01/13 for each of thirteen settings. Quick: d = 40 and
-80; slow: 50, 100 and 150.
+is compared strictly: no allowance for the size, at the level 0.01/13 for each of thirteen settings. d = 40 and
+80 (some settings in the slow suite); 50, 100 and 150 in the slow suite.
 """
 
 import dataclasses

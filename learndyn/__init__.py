@@ -13,7 +13,16 @@ from learndyn.activations import (
     activation,
 )
 from learndyn.compare import Comparison, compare
-from learndyn.data import Dataset, Points, Population, PowerLaw, Spectrum, Stream, Teacher
+from learndyn.data import (
+    Dataset,
+    Observations,
+    Points,
+    Population,
+    PowerLaw,
+    Spectrum,
+    Stream,
+    Teacher,
+)
 from learndyn.deep_linear.causal import Causal
 from learndyn.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.deep_linear.finite import Descent
@@ -109,6 +118,7 @@ __all__ = [
     "NoTheory",
     "NotConverged",
     "NotEnoughMemory",
+    "Observations",
     "OrderParameterODE",
     "OverlapChain",
     "PerStep",

@@ -6,8 +6,20 @@ from typing import Any
 import numpy as np
 
 from learndyn.activations import Activation, as_activation
+from learndyn.activations.base import static_field
 from learndyn.errors import ProblemError
-from learndyn.part import Part, array, boolean, field, number, optional, part, traced, whole
+from learndyn.part import (
+    Part,
+    array,
+    boolean,
+    choice,
+    field,
+    number,
+    optional,
+    part,
+    traced,
+    whole,
+)
 
 
 def semidefinite(name: str, matrix, tolerance: float = 1e-10) -> None:
@@ -135,12 +147,46 @@ def either(data, **given) -> None:
         raise ProblemError(f"{type(data).__name__}.{names}", given, "give only one of the two")
 
 
+def _times(value, name: str) -> tuple[tuple[float, ...], ...]:
+    """A list of times, or a list of such lists, as a tuple of tuples in increasing order."""
+    allowed = "must be a list of increasing times above 0, or a list of such lists, used in turn"
+    try:
+        times = list(value)
+        lists = times if all(np.iterable(some) for some in times) else [times]
+        found = tuple(tuple(number(above=0)(t, name) for t in some) for some in lists)
+    except (ProblemError, TypeError):
+        raise ProblemError(name, value, allowed) from None
+    if not found or not all(found) or any(list(t) != sorted(set(t)) for t in found):
+        raise ProblemError(name, value, allowed)
+    return found
+
+
+class Observations(Part):
+    """When and how much of a trajectory is seen: its loss is Σ_o (w/2) Σ_i ε_io (y_i − x_i)², over observation times o.
+
+    `times` are times of the student's flow (and the same fractions of the teacher's), or several lists of times, of
+    which training steps use one after the other, again and again: times that are missing in a list are masked. A
+    component is seen (ε = 1) with probability `visible` (ρ); the `mask` is drawn anew in each training step, for every
+    "observation" or once for the whole "trajectory". `weight` (w) is that of every observation.
+    """
+
+    times: tuple = static_field(_times)
+    visible: float = field(number(above=0, maximum=1), default=1.0)
+    mask: str = static_field(choice("observation", "trajectory"), default="observation")
+    weight: float = field(number(above=0), default=1.0)
+
+    def to_dict(self):
+        times = [list(some) for some in self.times]
+        return super().to_dict() | {"times": times[0] if len(times) == 1 else times}
+
+
 class Stream(Data):
     """Fresh examples at every step, never seen again; every label carries Gaussian noise of deviation `noise` (σ).
 
     A step takes `batch` (B, 1 unless given) examples, or `batch_ratio` (α_B = B/D) per input dimension. Two-layer
     networks need a `teacher`. Linear networks learn a random linear function of isotropic inputs, or of inputs with
-    a `spectrum`. For neural ODEs an example is a trajectory; `chained`, each starts where the one before it ended.
+    a `spectrum`. For neural ODEs an example is a trajectory, of which `observations` say what is seen (its end, unless
+    given); `chained`, each starts where the one before it ended.
     """
 
     teacher: Teacher | None = field(optional(part(Teacher)), default=None)
@@ -149,6 +195,7 @@ class Stream(Data):
     batch_ratio: float | None = field(optional(number(above=0)), default=None)
     spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
     chained: bool = field(boolean, default=False)
+    observations: Observations | None = field(optional(part(Observations)), default=None)
 
     def validate(self):
         either(self, batch=self.batch, batch_ratio=self.batch_ratio)
@@ -161,8 +208,8 @@ class Dataset(Data):
     """A fixed set of examples, all of them used at every step; `noise` (σ) is that of their labels.
 
     There are `ratio` (P/D; α or γ in the papers) examples per input dimension, or `examples` (P) where the inputs have
-    a `spectrum` or are trajectories of a neural ODE, which may take `batch` of them at a step, in turn. `teacher` and
-    `spectrum` are those of `Stream`.
+    a `spectrum` or are trajectories of a neural ODE, which may take `batch` of them at a step, in turn. `teacher`,
+    `spectrum` and `observations` are those of `Stream`.
     """
 
     ratio: float | None = field(optional(number(above=0)), default=None)
@@ -171,6 +218,7 @@ class Dataset(Data):
     spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
     teacher: Teacher | None = field(optional(part(Teacher)), default=None)
     batch: int | None = field(optional(whole(1)), default=None)
+    observations: Observations | None = field(optional(part(Observations)), default=None)
 
     def validate(self):
         either(self, ratio=self.ratio, examples=self.examples)
@@ -203,6 +251,9 @@ def no_trajectories(data) -> None:
     """Refuse what is for trajectories only."""
     if getattr(data, "chained", False):
         raise ProblemError("data.chained", True, "must be false: only trajectories can be chained")
+    if getattr(data, "observations", None) is not None:
+        allowed = "must be left out: only trajectories are observed at times"
+        raise ProblemError("data.observations", data.observations, allowed)
     if isinstance(data, Dataset) and data.batch is not None:
         allowed = "must be left out: this network uses all examples at every step"
         raise ProblemError("data.batch", data.batch, allowed)

@@ -204,7 +204,11 @@ def choice(*allowed: str) -> Check:
 
 def array(ndim: int, minimum=None, above=None) -> Check:
     """A finite real array with `ndim` axes and no empty axis; a single number stands for one entry."""
-    shape = {1: "a list of numbers", 2: "a matrix (a list of equally long rows of numbers)"}[ndim]
+    shape = {
+        1: "a list of numbers",
+        2: "a matrix (a list of equally long rows of numbers)",
+        3: "a list of equally large matrices",
+    }[ndim]
 
     def check(value, name):
         if not traced(value):

@@ -1,7 +1,7 @@
 """Neural ODEs whose training steps are correlated: reused or chained trajectories, fields with a part without state.
 
 Trajectories of different steps then feel each other through the field and the control, and the theory keeps all
-correlations and responses of all steps (`engine.py`). On each step: teacher, student, adjoint, control.
+correlations and responses of all steps (`engine.py`). On each step: teacher, student, adjoint, controls, amplitudes.
 """
 
 from typing import NamedTuple
@@ -12,17 +12,28 @@ import numpy as np
 from learndyn.data import Dataset
 from learndyn.memory import require_memory
 from learndyn.neural_ode.derivatives import Derivatives
-from learndyn.neural_ode.engine import Engine
+from learndyn.neural_ode.engine import Engine, Use
 from learndyn.neural_ode.epoch import flow_of
-from learndyn.neural_ode.map import DIVERGED, inference
-from learndyn.training import rates
+from learndyn.neural_ode.map import DIVERGED, both_rates, loss_of
+from learndyn.neural_ode.units import Units, fields_of, start_of, systems_of
 
 
 class Path(NamedTuple):
-    """The scalars of one trajectory, from its start, and the uses that made them."""
+    """The scalars of one trajectory of one system, from its start, and the uses that made each (one a neuron)."""
 
     states: list[int]
-    uses: list[int]
+    uses: list[list[int]]
+
+
+Trajectory = list[Path]
+"""A path for each system."""
+
+
+class Controls(NamedTuple):
+    """The units of a flow: the engine's number of each control, and its amplitude."""
+
+    numbers: list[int]
+    a: np.ndarray
 
 
 class Memory:
@@ -35,91 +46,188 @@ class Memory:
         self.examples, self.batch = counts(data)
         self._mu = jax.jit(network.confinement.__call__)
         self._mu_slope = jax.jit(network.confinement.derivative)
+        self.systems = systems_of(network)
+        self.flow = flow_of(network, data)
+        """The flow of the map: what is observed, and the test loss."""
+        self.observed, self.visible = np.asarray(self.flow.observed), float(self.flow.visible)
+        self.shares = np.asarray(self.flow.shares)
+        start = start_of(network)
+        U, V = len(start.a), len(start.teacher_a)
         scalars, uses = size_of(problem, last)
         require_memory(
-            16.0 * scalars**2,
+            16.0 * scalars**2 + 16.0 * ((last + 1) * U + V) ** 2,
             f"{last} correlated training steps",
             "use fewer training steps, steps of the flow, or trajectories",
         )
-        self.engine = Engine(
-            [Derivatives(network.field)], network.control_ratio, scalars, uses, last + 2
-        )
-        self.teacher_control = self.engine.control(1.0, {})
-        start = self.engine.control(
-            network.initial_norm, {self.teacher_control: network.initial_overlap}
-        )
-        self.controls = [start]
-        self.taught: list[Path] = []
+        derivatives: dict[int, Derivatives] = {}
+        fields = [derivatives.setdefault(id(f), Derivatives(f)) for f in fields_of(network)]
+        self.engine = Engine(fields, network.control_ratio, scalars, uses, (last + 1) * U + V)
+        made = self._controls(start.T, [])
+        self.teachers = Controls(made, np.asarray(start.teacher_a))
+        made = self._controls(start.Q, [dict(zip(made, row, strict=True)) for row in start.M])
+        self.students = [Controls(made, np.array(start.a))]
+        """The student's units before each training step so far."""
+        self.taught: list[Trajectory] = []
         """The teacher's trajectories: the dataset, or the last ones of a stream."""
 
-    def teach(self, step: int) -> list[Path]:
+    def _controls(self, overlaps, others: list[dict[int, float]]) -> list[int]:
+        """Controls with these overlaps among each other, and with others."""
+        made: list[int] = []
+        for i, row in enumerate(np.asarray(overlaps)):
+            among = dict(zip(made, row[:i].tolist(), strict=True))
+            among |= others[i] if others else {}
+            made.append(self.engine.control(float(row[i]), among))
+        return made
+
+    def teach(self, step: int) -> list[Trajectory]:
         """The teacher's trajectories of a training step."""
         data = self.data
         if isinstance(data, Dataset):
             if not self.taught:
-                self.taught = [self.teacher(self.engine.start()) for _ in range(self.examples)]
+                self.taught = [self.teacher(self._starts()) for _ in range(self.examples)]
             first = step * self.batch % self.examples
             return self.taught[first : first + self.batch]
         if data.chained and self.taught:
-            starts = [path.states[-1] for path in self.taught]
+            starts = [[path.states[-1] for path in paths] for paths in self.taught]
         else:
-            starts = [self.engine.start() for _ in range(self.batch)]
-        self.taught = [self.teacher(start) for start in starts]
+            starts = [self._starts() for _ in range(self.batch)]
+        self.taught = [self.teacher(one) for one in starts]
         return self.taught
 
-    def teacher(self, start: int) -> Path:
-        return self._flow(
-            start, self.teacher_control, self.network.teacher_steps, self.network.teacher_noise
-        )
+    def _starts(self) -> list[int]:
+        return [self.engine.start() for _ in self.systems]
 
-    def student(self, start: int) -> Path:
+    def teacher(self, starts: list[int]) -> Trajectory:
+        """A teacher from these starts, one in each system."""
+        units = [system.teacher for system in self.systems]
+        return self._flow(starts, units, self.teachers, self.network.teacher_noise)
+
+    def student(self, x: Trajectory) -> Trajectory:
         """A student from where a teacher started; y_0 = x_0 is a scalar of its own, with responses of its own."""
-        own = self.engine.linear({start: 1.0})
-        return self._flow(own, self.controls[-1], self.network.steps, self.network.noise)
+        own = [self.engine.linear({path.states[0]: 1.0}) for path in x]
+        units = [system.student for system in self.systems]
+        return self._flow(own, units, self.students[-1], self.network.noise)
 
-    def _flow(self, start: int, control: int, steps: int, temperature: float) -> Path:
-        path = Path([start], [])
-        for _ in range(steps):
-            s = path.states[-1]
-            keep = 1 - self.h * self._confinement(s)
-            o, (use,) = self.engine.forward(
-                {s: keep}, [(self.h, s, control, 0)], 2 * self.h * temperature
-            )
-            path.states.append(o)
-            path.uses.append(use)
-        return path
+    def _flow(
+        self, starts: list[int], units: list[Units], controls: Controls, temperature: float
+    ) -> Trajectory:
+        found: Trajectory = []
+        for start, one in zip(starts, units, strict=True):
+            path = Path([start], [])
+            for n in range(one.index.shape[1]):
+                s = path.states[-1]
+                states: tuple[int, ...] = (s,)
+                if found:
+                    states = (s, found[-1].states[n])
+                elif self.network.delay is not None:
+                    states = (s, path.states[self._earlier(n)])
+                uses = [
+                    Use(self.h * controls.a[u] / one.neurons, states, controls.numbers[u], label)
+                    for u, label in zip(one.index[:, n], one.labels, strict=True)
+                ]
+                keep = 1 - self.h * self._confinement(s)
+                o, made = self.engine.forward({s: keep}, uses, 2 * self.h * temperature)
+                path.states.append(o)
+                path.uses.append(made)
+            found.append(path)
+        return found
 
-    def adjoint(self, y: Path, x: Path) -> list[int]:
-        """p_0 … p_N of a student's trajectory."""
+    def _earlier(self, n: int) -> int:
+        return max(n - self.network.delay_steps, 0)
+
+    def adjoint(self, y: Trajectory, x: Trajectory, step: int = 0) -> list[list[int]]:
+        """p_0 … p_N of a student's trajectory in each system."""
+        N = self.network.steps
+        found: list[list[int]] = []
+        for s in reversed(range(len(self.systems))):
+            p: dict[int, int] = {}
+            for n in range(N, -1, -1):
+                p[n] = self._adjoint_at(s, n, y, x, step, p, found[0] if found else None)
+            found.insert(0, [p[n] for n in range(N + 1)])
+        return found
+
+    def _adjoint_at(self, system: int, n: int, y, x, step: int, p: dict[int, int], driven) -> int:
+        """p_n of a system, from its later ones and those of the system that it drives."""
         engine, h, network = self.engine, self.h, self.network
-        p = [engine.linear({y.states[-1]: 1.0, x.states[-1]: -1.0})]
-        for n in reversed(range(network.steps)):
-            s, later = y.states[n], p[0]
-            linear = {later: 1 - h * self._confinement(s)}
+        path, s = y[system], y[system].states[n]
+        linear, noise = self._jump(system, n, y[system], x[system], step, p)
+        slots: list[tuple[int, int]] = []
+        if n < network.steps:
+            later = p[n + 1]
+            linear[later] = 1 - h * self._confinement(s)
             if network.adjoint == "true":
                 slope = float(self._mu_slope(self._norm(s)))
-                linear[s] = -2 * h * slope * engine.scalars.C[later, s]
-            engine.uses.pi[y.uses[n]] = later
-            p.insert(0, engine.adjoint(linear, [y.uses[n]], 2 * h * network.adjoint_noise))
-        return p
+                linear[s] = linear.get(s, 0.0) - 2 * h * slope * engine.scalars.C[later, s]
+            engine.uses.pi[path.uses[n]] = later
+            slots += [(use, 0) for use in path.uses[n]]
+            noise[NEXT] = noise.get(NEXT, 0.0) + 2 * h * network.adjoint_noise
+        if driven is not None and n < network.steps:
+            slots += [(use, 1) for use in y[system + 1].uses[n]]
+        if network.delay is not None:
+            later_uses = [k for k in range(n, network.steps) if self._earlier(k) == n]
+            slots += [(use, 1) for k in later_uses for use in path.uses[k]]
+        return engine.adjoint(linear, slots, noise.pop(NEXT, 0.0), noise)
 
-    def update(self, students: list[Path], eta: float) -> None:
-        """θ moves by the mean of the trajectories' gradients, with decay."""
+    def _jump(self, system: int, n: int, y: Path, x: Path, step: int, p: dict[int, int]):
+        """What an observation of y_n adds to p_n: weights, and the covariance of the noise of masks."""
+        weights = self.shares[system] * self.observed[step % len(self.observed)]
+        if not weights[n]:
+            return {}, {}
+        paired = self.flow.paired
+        jump = self.visible * weights[n]
+        linear = {y.states[n]: jump, x.states[paired[n]]: -jump}
+        noise = {}
+        if self.visible < 1:
+            for k in [n, *p] if self.flow.one_mask else [n]:
+                error = self._error(y, x, n, k)
+                covariance = self.visible * (1 - self.visible) * weights[n] * weights[k] * error
+                noise[NEXT if k == n else p[k]] = covariance
+        return linear, noise
+
+    def _error(self, y: Path, x: Path, n: int, k: int) -> float:
+        """⟨(y_n − x_n')(y_k − x_k')⟩."""
+        C, paired = self.engine.scalars.C, self.flow.paired
+        i, j = (y.states[n], x.states[paired[n]]), (y.states[k], x.states[paired[k]])
+        return C[i[0], j[0]] - C[i[0], j[1]] - C[i[1], j[0]] + C[i[1], j[1]]
+
+    def update(self, students: list[Trajectory], eta: float, eta_a: float = 0.0) -> None:
+        """The units move by the mean of the trajectories' gradients, the controls with decay."""
+        now = self.students[-1]
         rate = eta / len(students)
-        uses = {use: rate for path in students for use in path.uses}
-        linear = {self.controls[-1]: 1 - eta * self.training.weight_decay}
-        self.controls.append(self.engine.update(linear, uses))
+        uses: list[list[int]] = [[] for _ in now.numbers]
+        pull = np.zeros(len(now.a))
+        for trajectory in students:
+            for path, system in zip(trajectory, self.systems, strict=True):
+                share = self.h / (system.student.neurons * len(students))
+                for units, made in zip(system.student.index.T, path.uses, strict=True):
+                    for unit, use in zip(units, made, strict=True):
+                        uses[unit].append(use)
+                        if self.network.train_amplitudes:
+                            pull[unit] += share * self.engine.amplitude_gradient(use)
+        keep = 1 - eta * self.training.weight_decay
+        numbers = [
+            self.engine.update({number: keep}, dict.fromkeys(some, rate))
+            for number, some in zip(now.numbers, uses, strict=True)
+        ]
+        self.students.append(Controls(numbers, now.a - eta_a * pull))
 
-    def loss(self, y: Path, x: Path) -> float:
-        C = self.engine.scalars.C
-        i, j = y.states[-1], x.states[-1]
-        return (C[i, i] + C[j, j] - 2 * C[i, j]) / 2
+    def loss(self, y: Trajectory, x: Trajectory, weights) -> float:
+        """½ Σ w_n ⟨(y_n − x_n')²⟩, for weights of the observations."""
+        total = 0.0
+        for share, one, other in zip(self.shares, y, x, strict=True):
+            seen = np.flatnonzero(weights)
+            total += share * sum(weights[n] * self._error(one, other, n, n) for n in seen)
+        return total / 2
 
     def _norm(self, s: int) -> float:
         return self.engine.scalars.C[s, s]
 
     def _confinement(self, s: int) -> float:
         return float(self._mu(self._norm(s)))
+
+
+NEXT = -1
+"""Stands for the scalar that is being made."""
 
 
 def counts(data) -> tuple[int, int]:
@@ -132,69 +240,86 @@ def counts(data) -> tuple[int, int]:
 
 def size_of(problem, last: int) -> tuple[int, int]:
     """The most scalars and uses that `last` training steps and one look at the losses after them need."""
-    network = problem.network
-    N, N_t = network.steps, network.teacher_steps
+    shape = problem.network.shape
+    N, N_t = shape.steps, shape.teacher_steps
     examples, B = counts(problem.data)
     taught = examples or (last + 1) * B
     scalars = taught * (N_t + 1) + (last + 1) * B * (2 * N + 2) + N + N_t + 2
-    uses = taught * N_t + (last + 1) * B * N + N + N_t
-    return scalars, uses
+    uses = (taught + 1) * N_t * shape.teacher_neurons
+    uses += ((last + 1) * B + 1) * N * shape.neurons
+    return shape.systems * scalars, shape.systems * uses
 
 
 def curves(problem, saved: np.ndarray, report, chosen: tuple[int, ...] = ()) -> tuple[dict, dict]:
-    """Q, m, C_θ and losses at the recorded steps, and correlations within the `chosen` ones; as far as they go."""
+    """Overlaps and losses at the recorded steps, and correlations within the `chosen` ones; as far as they go."""
     last = max([int(saved[-1]), *chosen])
-    etas = np.asarray(rates(problem.training, problem.training.steps))
+    etas = np.asarray(both_rates(problem.training, problem.training.steps))
     made = Memory(problem, last)
     own_test = isinstance(problem.data, Dataset) or problem.data.chained
     wanted = set(saved.tolist())
+    every = np.max(made.observed, axis=0)
     losses: dict[str, list] = {"train_loss": [], "test_loss": []}
     within: dict[str, list] = {}
     reached = 0
-    for a in range(last + 1):
-        taught = made.teach(a)
-        students = [made.student(path.states[0]) for path in taught]
-        train = float(np.mean([made.loss(y, x) for y, x in zip(students, taught, strict=True)]))
-        norm = made.engine.controls.C[made.controls[-1], made.controls[-1]]
-        if not max(abs(train), abs(norm)) < DIVERGED:
+    for k in range(last + 1):
+        taught = made.teach(k)
+        students = [made.student(x) for x in taught]
+        pairs = list(zip(students, taught, strict=True))
+        seen = made.visible * made.observed[k % len(made.observed)]
+        train, fresh = (
+            float(np.mean([made.loss(y, x, weights) for y, x in pairs]))
+            for weights in (seen, every)
+        )
+        numbers = made.students[-1].numbers
+        norm = np.max(np.abs(made.engine.controls.C[numbers, numbers]))
+        if not max(abs(train), abs(fresh), norm) < DIVERGED:
             break
-        if a in wanted:
+        if k in wanted:
             reached += 1
             losses["train_loss"].append(train)
-            losses["test_loss"].append(_test_loss(made) if own_test else train)
-        if a == last and a not in chosen:
+            losses["test_loss"].append(_test_loss(made, every) if own_test else fresh)
+        if k == last and k not in chosen:
             break
-        adjoints = [made.adjoint(y, x) for y, x in zip(students, taught, strict=True)]
-        if a in chosen:
-            _look(made, students[0], taught[0], adjoints[0], within)
-        if a < last:
-            made.update(students, float(etas[a]))
-        report(((a + 1) / (last + 1)) ** 3)
-    kept = [made.controls[a] for a in saved[:reached]]
-    C = made.engine.controls.C
-    found = {
-        "Q": C[kept, kept],
-        "m": C[kept, made.teacher_control],
-        "C_theta": C[np.ix_(kept, kept)],
-        "test_loss": np.array(losses["test_loss"]),
-    }
-    if own_test:
-        found["train_loss"] = np.array(losses["train_loss"])
-    return found, {name: np.stack(rows) for name, rows in within.items()}
+        adjoints = [made.adjoint(y, x, k) for y, x in pairs]
+        if k in chosen:
+            _look(made, *students[0], *taught[0], *adjoints[0], within)
+        if k < last:
+            made.update(students, *etas[k].tolist())
+        report(((k + 1) / (last + 1)) ** 3)
+    found = {name: np.array(values) for name, values in losses.items()}
+    if not own_test and problem.data.observations is None:
+        del found["train_loss"]
+    kept = [made.students[k] for k in saved[:reached]]
+    return found | _overlaps(made, kept), {name: np.stack(rows) for name, rows in within.items()}
 
 
-def _test_loss(made: Memory) -> float:
-    """The loss on a fresh trajectory: from the overlaps alone, unless a part of the field lacks the state."""
+def _overlaps(made: Memory, kept: list[Controls]) -> dict:
+    """Amplitudes and overlaps of the recorded units; numbers where there is one."""
+    C, units = made.engine.controls.C, len(made.students[0].a)
+    numbers = np.array([one.numbers for one in kept], dtype=int).reshape(-1, units)
+    flat = numbers.ravel()
+    C_theta = C[np.ix_(flat, flat)].reshape(len(kept), units, len(kept), units)
+    Q, m = C[numbers[:, :, None], numbers[:, None]], C[numbers[:, :, None], made.teachers.numbers]
+    if made.network.one_unit:
+        return {"Q": Q[:, 0, 0], "m": m[:, 0, 0], "C_theta": C_theta[:, 0, :, 0]}
+    a = np.array([one.a for one in kept]).reshape(-1, units)
+    return {"Q": Q, "m": m, "C_theta": C_theta, "a": a}
+
+
+def _test_loss(made: Memory, every) -> float:
+    """The loss on a fresh trajectory: from the overlaps alone, unless a part of a field lacks the state."""
     engine = made.engine
-    if made.network.field.without_state:
+    if any(field.without_state for field in fields_of(made.network)):
         mark = engine.mark()
-        x = made.teacher(engine.start())
-        loss = made.loss(made.student(x.states[0]), x)
+        x = made.teacher(made._starts())
+        loss = made.loss(made.student(x), x, every)
         engine.rewind(mark)
         return loss
-    C, theta = engine.controls.C, made.controls[-1]
-    found = inference(flow_of(made.network), C[theta, theta], C[theta, made.teacher_control])
-    return float(found["C_pp"][-1, -1]) / 2
+    C, now = engine.controls.C, made.students[-1]
+    numbers = np.array(now.numbers)
+    return loss_of(
+        made.flow, now.a, C[np.ix_(numbers, numbers)], C[np.ix_(numbers, made.teachers.numbers)]
+    )
 
 
 def _look(made: Memory, y: Path, x: Path, p: list[int], within: dict) -> None:

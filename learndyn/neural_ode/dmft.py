@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import numpy as np
 
 from learndyn.errors import ProblemError
@@ -35,7 +36,7 @@ class DynamicalMeanField(Part):
 
 def solve(problem, method: DynamicalMeanField, save_at, seed: int, report) -> Curves:
     """All observables at the recorded training steps."""
-    within_training(method, problem.training)
+    within_training(method, problem)
     saved = resolve_steps(save_at, problem.training.steps)
     form = chosen_form(problem, method)
     levels = method.extrapolation + 1
@@ -135,16 +136,27 @@ def _one_grid(problem, method: DynamicalMeanField, form: str, saved, report) -> 
     found = map.curves(problem, every, report)
     reached = every[: len(found["Q"])]
     where = np.flatnonzero(np.isin(reached, saved))
-    flow = flow_of(problem.network)
     looked = [
-        map.inference(flow, found["Q"][i], found["m"][i])
+        _inside(problem, found, i, int(reached[i]))
         for i in np.flatnonzero(np.isin(reached, wanted))
     ]
-    kept = {name: found[name][where] for name in ("Q", "m", "test_loss")}
-    kept["C_theta"] = found["C_theta"][np.ix_(where, where)]
+    kept = {name: values[where] for name, values in found.items() if name != "C_theta"}
+    C = np.take(found["C_theta"], where, axis=0)
+    kept["C_theta"] = np.take(C, where, axis=1 if C.ndim == 2 else 2)
     if looked:
         kept |= {name: np.stack([one[name] for one in looked]) for name in looked[0]}
     return kept
+
+
+def _inside(problem, found: dict, i: int, step: int) -> dict:
+    """Correlations and responses within the recorded training step number i."""
+    network = problem.network
+    flow = flow_of(network, problem.data)
+    now = step % len(flow.observed)
+    flow = eqx.tree_at(lambda f: f.observed, flow, flow.observed[now : now + 1])
+    if network.one_unit:
+        return map.inference(flow, np.ones(1), found["Q"][i, None, None], found["m"][i, None, None])
+    return map.inference(flow, found["a"][i], found["Q"][i], found["m"][i])
 
 
 def _coarse(arrays: dict, factor: int) -> dict:
@@ -156,5 +168,5 @@ def _coarse(arrays: dict, factor: int) -> dict:
 def _reached(name: str, values, count: int):
     """The first `count` recorded steps."""
     if name == "C_theta":
-        return values[:count, :count]
-    return values[:count] if name in ("Q", "m", "train_loss", "test_loss") else values
+        return values[:count, :count] if values.ndim == 2 else values[:count, :, :count]
+    return values[:count] if name in ("Q", "m", "a", "train_loss", "test_loss") else values

@@ -1,19 +1,24 @@
 """The linear-Gaussian process that a flow in a random field becomes as d → ∞, one scalar after another.
 
 Averaging over the field leaves, for one component, scalars that are sums of earlier ones plus Gaussian noise. What
-makes them is a list of *uses* of the field. Use u has a field label, an amplitude c_u (with the Euler step in it), a
-state s_u, a control θ_t(u), the scalar o_u that it helps to produce, the adjoint π_u that multiplies it, the adjoint
-p̄_u that receives c_u ∇_s⟨π_u, r⟩, the control t'(u) that it updates and the rate η_u of that; a teacher's use has no
-adjoint part. With G = G(C(s_u, s_w), C_θ(t_u, t_w)), ∂_1 and ∂_2 its derivatives, and
+makes them is a list of *uses* of the fields. Use u has a field label, an amplitude c_u (with the Euler step in it), up
+to two states s_u1, s_u2, a control θ_t(u), the scalar o_u that it helps to produce, the adjoint π_u that multiplies it,
+the adjoints p̄_uk that receive c_u ∇_{s_k}⟨π_u, r⟩, the control t'(u) that it updates and the rate η_u of that; a
+teacher's use has no adjoint part. With G = G(C(s_u1, s_w1), C_θ(t_u, t_w), C(s_u2, s_w2)), ∂_k its derivative in the
+overlap of states k and ∂_m that in the control, and
 
-    D_uw[F] = R(s_u; p̄_w) ∂_1F − η_w R_θ(t_u; t'_w) ∂_2F,
+    D_uw[F] = Σ_k R(s_uk; p̄_wk) ∂_kF − η_w R_θ(t_u; t'_w) ∂_mF,
 
 the process is, with sums over all earlier uses w of the same field,
 
-    o_u  ←  Σ c_u c_w D_uw[G] π_w + noise,                        ⟨noise noise⟩(o_u, o_w) = c_u c_w G,
-    p̄_u  ←  Σ c_u c_w {R(π_u; o_w) ∂_1G + C(π_u, π_w) D_uw[∂_1G]} s_w + noise,   … = c_u c_w C(π_u, π_w) ∂_1G,
-    θ_t' ←  −(η_u/σ) Σ c_u c_w {R(π_u; o_w) ∂_2G + C(π_u, π_w) D_uw[∂_2G]} θ_t(w) + noise,
-                                                                  … = (η_u η_w/σ) c_u c_w C(π_u, π_w) ∂_2G.
+    o_u   ←  Σ c_u c_w D_uw[G] π_w + noise,                       ⟨noise noise⟩(o_u, o_w) = c_u c_w G,
+    p̄_uk  ←  Σ c_u c_w {R(π_u; o_w) ∂_kG + C(π_u, π_w) D_uw[∂_kG]} s_wk + noise,   … = c_u c_w C(π_u, π_w) ∂_kG,
+    θ_t'  ←  −(η_u/σ) Σ c_u c_w {R(π_u; o_w) ∂_mG + C(π_u, π_w) D_uw[∂_mG]} θ_t(w) + noise,
+                                                                  … = (η_u η_w/σ) c_u c_w C(π_u, π_w) ∂_mG,
+
+noises of different kinds or different k being independent. The amplitude of a use has the gradient
+
+    ⟨π_u, r(s_u, θ_t(u))⟩/d = Σ c_w {R(π_u; o_w) G + C(π_u, π_w) D_uw[G]}.
 
 For a scalar u = Σ A_uw w + noise, with noise covariance S, the order parameters grow by a row:
 
@@ -21,6 +26,8 @@ For a scalar u = Σ A_uw w + noise, with noise covariance S, the order parameter
 
 All is causal: each row needs earlier rows only. K scalars cost O(K³) operations and 16K² bytes.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,21 +58,32 @@ class Process:
         return u
 
 
+class Use(NamedTuple):
+    """How a use is made: its amplitude c, its states, its control and the label of its field."""
+
+    c: float
+    states: tuple[int, ...]
+    control: int
+    field: int = 0
+
+
 class Uses:
     """The list of uses, column by column; see the head of this file."""
 
     def __init__(self, capacity: int):
-        self.field, self.s, self.t, self.o = np.full((4, capacity), NONE)
-        self.pi, self.p_bar, self.updates = np.full((3, capacity), NONE)
+        self.field, self.t, self.o, self.pi, self.updates = np.full((5, capacity), NONE)
+        self.s, self.p_bar = np.full((2, 2, capacity), NONE)
         self.c = np.zeros(capacity)
         self.eta = np.zeros(capacity)
         self.count = 0
 
-    def append(self, c: float, s: int, t: int, o: int, field: int = 0) -> int:
+    def append(self, use: Use, o: int) -> int:
         u = self.count
-        self.pi[u] = self.p_bar[u] = self.updates[u] = NONE
-        self.field[u], self.s[u], self.t[u], self.o[u] = field, s, t, o
-        self.c[u], self.eta[u] = c, 0.0
+        self.pi[u] = self.updates[u] = NONE
+        self.s[:, u] = self.p_bar[:, u] = NONE
+        self.s[: len(use.states), u] = use.states
+        self.field[u], self.t[u], self.o[u] = use.field, use.control, o
+        self.c[u], self.eta[u] = use.c, 0.0
         self.count = u + 1
         return u
 
@@ -105,35 +123,48 @@ class Engine:
         return u
 
     def forward(
-        self, linear: dict[int, float], uses: list[tuple[float, int, int, int]], noise: float
+        self, linear: dict[int, float], uses: list[Use], noise: float
     ) -> tuple[int, list[int]]:
-        """A state o = Σ linear + Σ c r(s, θ_t) + noise, from uses (c, s, t, field); the state and its uses."""
+        """A state o = Σ linear + Σ c r(s, θ_t) + noise; the state and its uses."""
         o = self.scalars.count
-        made = [self.uses.append(c, s, t, o, field) for c, s, t, field in uses]
+        made = [self.uses.append(use, o) for use in uses]
         A, S = self._rows(linear, noise)
         for u in made:
             w, G = self._pairs(u)
             scale = self.uses.c[u] * self.uses.c[w]
-            np.add.at(S, self.uses.o[w], scale * G(0, 0))
-            response = scale * self._response(u, w, G, 0, 0)
+            np.add.at(S, self.uses.o[w], scale * G(0, 0, 0))
+            response = scale * self._response(u, w, G, (0, 0, 0))
             known = self.uses.pi[w] != NONE
             np.add.at(A, self.uses.pi[w[known]], response[known])
         return self.scalars.append(A, S), made
 
-    def adjoint(self, linear: dict[int, float], uses: list[int], noise: float) -> int:
-        """An adjoint p̄ = Σ linear + Σ_u c_u ∇_s⟨π_u, r⟩ + noise, for uses whose π is known."""
+    def adjoint(
+        self,
+        linear: dict[int, float],
+        slots: list[tuple[int, int]],
+        noise: float,
+        other_noise: dict[int, float] | None = None,
+    ) -> int:
+        """An adjoint p̄ = Σ linear + Σ c_u ∇_{s_k}⟨π_u, r⟩ + noise, for slots (u, k) of uses whose π is known.
+
+        `noise` is the variance of a noise of its own, and `other_noise` its covariance with those of earlier scalars.
+        """
         scalars, table = self.scalars, self.uses
-        table.p_bar[uses] = scalars.count
+        for u, k in slots:
+            table.p_bar[k, u] = scalars.count
         A, S = self._rows(linear, noise)
-        for u in uses:
+        for other, covariance in (other_noise or {}).items():
+            S[other] += covariance
+        for u, k in slots:
             w, G = self._pairs(u)
+            order = _raised((0, 0, 0), k)
             scale = table.c[u] * table.c[w]
-            slope, correlation = G(1, 0), self._adjoint_correlation(u, w)
+            slope, correlation = G(*order), self._adjoint_correlation(u, w)
             weight = scalars.R[table.pi[u], table.o[w]] * slope
-            weight = weight + correlation * self._response(u, w, G, 1, 0)
-            np.add.at(A, table.s[w], scale * weight)
-            known = table.p_bar[w] != NONE
-            np.add.at(S, table.p_bar[w[known]], (scale * correlation * slope)[known])
+            weight = weight + correlation * self._response(u, w, G, order)
+            np.add.at(A, table.s[k, w], scale * weight)
+            known = table.p_bar[k, w] != NONE
+            np.add.at(S, table.p_bar[k, w[known]], (scale * correlation * slope)[known])
         return scalars.append(A, S)
 
     def update(self, linear: dict[int, float], uses: dict[int, float]) -> int:
@@ -148,9 +179,9 @@ class Engine:
         for u in uses:
             w, G = self._pairs(u)
             scale = table.eta[u] * table.c[u] * table.c[w] / self.sigma
-            slope, correlation = G(0, 1), self._adjoint_correlation(u, w)
+            slope, correlation = G(0, 0, 1), self._adjoint_correlation(u, w)
             weight = scalars.R[table.pi[u], table.o[w]] * slope
-            weight = weight + correlation * self._response(u, w, G, 0, 1)
+            weight = weight + correlation * self._response(u, w, G, (0, 0, 1))
             np.add.at(A, table.t[w], -scale * weight)
             known = table.updates[w] != NONE
             np.add.at(
@@ -158,8 +189,14 @@ class Engine:
             )
         return controls.append(A, S)
 
-    def _rows(self, linear: dict[int, float], noise: float):
-        """A over the scalars there are, and S with the next one's own variance last."""
+    def amplitude_gradient(self, u: int) -> float:
+        """⟨π_u, r(s_u, θ_t(u))⟩/d of a use whose π is known."""
+        w, G = self._pairs(u)
+        weight = self.scalars.R[self.uses.pi[u], self.uses.o[w]] * G(0, 0, 0)
+        weight += self._adjoint_correlation(u, w) * self._response(u, w, G, (0, 0, 0))
+        return float(self.uses.c[w] @ weight)
+
+    def _rows(self, linear: dict[int, float], noise: float) -> tuple[np.ndarray, np.ndarray]:
         count = self.scalars.count
         A, S = np.zeros(count), np.zeros(count + 1)
         for w, weight in linear.items():
@@ -168,29 +205,39 @@ class Engine:
         return A, S
 
     def _pairs(self, u: int):
-        """The uses w of the field of u so far, and the derivatives G(i, j) = ∂_1^i ∂_2^j G of the pairs."""
+        """The uses w of the field of u so far, and the derivatives G(i, k, j) = ∂_1^i ∂_2^k ∂_m^j G of the pairs."""
         table = self.uses
         w = np.flatnonzero(table.field[: table.count] == table.field[u])
-        q = self.scalars.C[table.s[u], table.s[w]]
+        q = self.scalars.C[table.s[0, u], table.s[0, w]]
         m = self.controls.C[table.t[u], table.t[w]]
-        return w, lambda i, j: self.G[table.field[u]](i, j, q, m)
+        two = table.s[1, u] != NONE
+        s = self.scalars.C[table.s[1, u], table.s[1, w]] if two else None
+        return w, lambda i, k, j: self.G[table.field[u]](i, k, j, q, m, s)
 
     def _adjoint_correlation(self, u: int, w: np.ndarray) -> np.ndarray:
         """C(π_u, π_w), zero for uses without an adjoint."""
         pi = self.uses.pi
         return np.where(pi[w] == NONE, 0.0, self.scalars.C[pi[u], pi[w]])
 
-    def _response(self, u: int, w: np.ndarray, G, i: int, j: int) -> np.ndarray:
-        """D_uw[∂_1^i ∂_2^j G]: what r(s_u, θ_t(u)) owes to the trained uses w before it."""
+    def _response(self, u: int, w: np.ndarray, G, order: tuple[int, int, int]) -> np.ndarray:
+        """D_uw[∂_1^i ∂_2^k ∂_m^j G], (i, k, j) = `order`: what r(s_u, θ_t(u)) owes to the trained uses w before it."""
         table = self.uses
         total = np.zeros(len(w))
-        p_bar, updates = table.p_bar[w], table.updates[w]
-        of_state = np.where(p_bar == NONE, 0.0, self.scalars.R[table.s[u], p_bar])
-        if np.any(of_state):
-            total += of_state * G(i + 1, j)
+        for slot in range(2):
+            p_bar, state = table.p_bar[slot, w], table.s[slot, u]
+            of_state = np.where(p_bar == NONE, 0.0, self.scalars.R[state, p_bar])
+            if np.any(of_state):
+                total += of_state * G(*_raised(order, slot))
+        updates = table.updates[w]
         of_control = np.where(
             updates == NONE, 0.0, table.eta[w] * self.controls.R[table.t[u], updates]
         )
         if np.any(of_control):
-            total -= of_control * G(i, j + 1)
+            total -= of_control * G(*_raised(order, 2))
         return total
+
+
+def _raised(order: tuple[int, int, int], argument: int) -> tuple[int, int, int]:
+    """The order of a derivative, one more in an argument."""
+    i, k, j = (n + (index == argument) for index, n in enumerate(order))
+    return i, k, j

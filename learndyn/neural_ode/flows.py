@@ -2,9 +2,10 @@
 
 A trajectory is made from its *sources*: its start, and the noise √(2hτ)ζ in the equation that produces a later state,
 
-    x_0 = s_0,    x_{n+1} = (1 − hμ̂(|x_n|²/d)) x_n + h r(x_n, θ) + s_{n+1}.
+    x_0 = s_0,    x_{n+1} = (1 − hμ̂(|x_n|²/d)) x_n + h Σ_i (a_u/h_s) r_i(x_n, θ_u) + s_{n+1},
 
-Arrays of states have the axes time, trajectory, component.
+where u = `Units.index[i, n]`. A second state of the field, where it has one, is x_{max(n−Δ,0)} with a delay of Δ steps,
+or that of the first of two stacked systems. Arrays of states have the axes time, system, trajectory, component.
 """
 
 import itertools
@@ -17,11 +18,15 @@ import numpy as np
 
 from learndyn.activations import Linear, Polynomial
 from learndyn.data import Stream
-from learndyn.neural_ode.tensor_field import FrozenField
+from learndyn.neural_ode.tensor_field import FrozenField, TensorField, weighted
+from learndyn.neural_ode.units import Units
+
+Drifts = list[list[FrozenField]]
+"""The drift of every system at every step."""
 
 
 class Path(NamedTuple):
-    """A trajectory x_0 … x_N of each row, with μ̂ and μ̂' at |x_n|²/d, n < N."""
+    """Trajectories x_0 … x_N, with μ̂ and μ̂' at |x_n|²/d, n < N."""
 
     x: np.ndarray
     mu: np.ndarray
@@ -29,39 +34,122 @@ class Path(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """The Euler step h, the confinement q ↦ μ̂(q), μ̂'(q), and whether the adjoint is the true one."""
+    """The Euler step h, the confinement q ↦ μ̂(q), μ̂'(q), whether the adjoint is the true one, and the delay Δ."""
 
     h: float
     confinement: Callable
     true: bool
+    delay: int | None = None
 
-    def forward(self, field: FrozenField, sources) -> Path:
-        """The trajectories that `sources` (N + 1 × trajectories × d) produce."""
+    @classmethod
+    def of(cls, network) -> "Flow":
+        """How the states of a network move."""
+        delay = None if network.delay is None else network.delay_steps
+        given = (confinement(network.confinement), network.adjoint == "true", delay)
+        return cls(network.step, *given)
+
+    def second(self, system: int, n):
+        """The step and the system of the second state in the drift of a system at step n; None if it has none."""
+        if self.delay is not None:
+            return np.maximum(n - self.delay, 0), system
+        return (n, 0) if system else None
+
+    def states(self, x, system: int, n) -> list[np.ndarray]:
+        """The states in the drift of a system at step n, or at several."""
+        second = self.second(system, n)
+        return [x[n, system]] if second is None else [x[n, system], x[second]]
+
+    def forward(self, drifts: Drifts, sources) -> Path:
+        """The trajectories that `sources` (N + 1 × systems × trajectories × d) produce."""
         x = np.empty_like(sources)
-        mu, slope = np.empty((2, len(x) - 1, x.shape[1]))
+        mu, slope = np.empty((2, len(x) - 1, *x.shape[1:3]))
         x[0] = sources[0]
         for n in range(len(x) - 1):
-            mu[n], slope[n] = self.confinement(overlap(x[n], x[n]))
-            x[n + 1] = (1 - self.h * mu[n])[:, None] * x[n] + self.h * field.drift(x[n])
-            x[n + 1] += sources[n + 1]
+            now, following = x[n], x[n + 1]
+            mu[n], slope[n] = self.confinement(overlap(now, now))
+            np.multiply((1 - self.h * mu[n])[..., None], now, out=following)
+            for system, drift in enumerate(drifts):
+                following[system] += self.h * drift[n].drift(*self.states(x, system, n))
+            following += sources[n + 1]
         return Path(x, mu, slope)
 
-    def backward(self, field: FrozenField, path: Path, sources) -> np.ndarray:
+    def backward(self, drifts: Drifts, path: Path, sources) -> np.ndarray:
         """p_N … p_0 in the order of the path: p_N = s_N, and s_n is added to the equation that produces p_n."""
-        y, p = path.x, np.empty_like(path.x)
-        p[-1] = sources[-1]
+        y, p = path.x, sources.copy()
         for n in reversed(range(len(p) - 1)):
-            p[n] = (1 - self.h * path.mu[n])[:, None] * p[n + 1] + sources[n]
-            p[n] += self.h * field.pullback(y[n], p[n + 1])
+            now, after = p[n], p[n + 1]
+            now += (1 - self.h * path.mu[n])[..., None] * after
+            for system, drift in enumerate(drifts):
+                states = self.states(y, system, n)
+                first, *others = drift[n].pullback(after[system], *states)
+                now[system] += self.h * first
+                for other in others:
+                    p[self.second(system, n)] += self.h * other
             if self.true:
-                along = 2 * self.h * path.slope[n] * overlap(p[n + 1], y[n])
-                p[n] -= along[:, None] * y[n]
+                along = 2 * self.h * path.slope[n] * overlap(after, y[n])
+                now -= along[..., None] * y[n]
         return p
 
 
 def overlap(a, b) -> np.ndarray:
-    """a·b/d for every row of both."""
-    return np.einsum("bi,bi->b", a, b) / a.shape[1]
+    """a·b/d for every system and trajectory."""
+    return np.einsum("sbi,sbi->sb", a, b) / a.shape[-1]
+
+
+class Controls(NamedTuple):
+    """Controls θ_u (rows) with amplitudes a_u, or gradients of a loss in them."""
+
+    theta: np.ndarray
+    a: np.ndarray
+
+
+class Piece(NamedTuple):
+    """Some steps of a flow, and the labels and units of the neurons that act at these."""
+
+    steps: np.ndarray
+    labels: tuple[int, ...]
+    units: list[int]
+
+
+def pieces(units: Units) -> list[Piece]:
+    """The pieces of a flow, in the order of time."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for n, now in enumerate(zip(*units.index.tolist(), strict=True)):
+        found.setdefault(now, []).append(n)
+    return [Piece(np.array(steps), units.labels, list(now)) for now, steps in found.items()]
+
+
+def drifts_of(fields: list[TensorField], systems: list[list[Piece]], controls: Controls) -> Drifts:
+    """The drifts of all systems."""
+    found = []
+    for system in systems:
+        drifts = []
+        for steps, labels, units in system:
+            neurons = zip(labels, units, strict=True)
+            parts = [fields[label].at(controls.theta[u]) for label, u in neurons]
+            drift = weighted(controls.a[units] / len(units), parts)
+            drifts += [drift] * len(steps)
+        found.append(drifts)
+    return found
+
+
+def gradients(
+    flow: Flow, fields, systems: list[list[Piece]], controls: Controls, y, p, amplitudes: bool
+) -> Controls:
+    """h Σ_n ⟨p_{n+1}, ∂drift(y_n)⟩, ∂ by the controls and, if asked, the amplitudes: mean over trajectories."""
+    found = Controls(*(np.zeros_like(one) for one in controls))
+    rate = flow.h / y.shape[2]
+    for system, some in enumerate(systems):
+        for steps, labels, units in some:
+            uses = (p[steps + 1, system], *flow.states(y, system, steps))
+            rows = (one.reshape(-1, y.shape[-1]) for one in uses)
+            # The fields of a system have the same orders, so that their moments are the same.
+            S = fields[labels[0]].moments(*rows, fixed=amplitudes)
+            for label, u in zip(labels, units, strict=True):
+                value, gradient = fields[label].value_and_gradient(controls.theta[u], S)
+                found.theta[u] = gradient * rate * controls.a[u] / len(units)
+                found.a[u] = value * rate / len(units)
+    return found
 
 
 def confinement(activation) -> Callable:
@@ -96,13 +184,28 @@ def sources(start, temperature: float, h: float, steps: int, rng) -> np.ndarray:
     return made
 
 
-def draw_controls(network, d_theta: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """θ* and the initial θ, with exactly their norms and overlap."""
-    star, other = sphere(rng, 2, d_theta)
-    m, Q = network.initial_overlap, network.initial_norm
-    other = other - star * np.mean(other * star)
-    other /= np.sqrt(np.mean(other**2))
-    return star, m * star + math.sqrt(max(Q - m * m, 0.0)) * other
+def draw_controls(start, d_theta: int, rng) -> tuple[np.ndarray, np.ndarray]:
+    """θ* and the initial θ, a row for each unit, with exactly the overlaps of a `Start`; d_θ ≥ the number of rows."""
+    V = len(start.T)
+    overlaps = np.block([[start.T, start.M.T], [start.M, start.Q]])
+    basis = sphere(rng, len(overlaps), d_theta)
+    for i in range(1, len(basis)):
+        for other in basis[:i]:
+            basis[i] -= other * np.mean(basis[i] * other)
+        basis[i] /= np.sqrt(np.mean(basis[i] ** 2))
+    controls = np.sum(_lower_root(overlaps)[..., None] * basis, axis=1)
+    return controls[:V], controls[V:]
+
+
+def _lower_root(matrix) -> np.ndarray:
+    """L lower triangular with LLᵀ = matrix, positive semidefinite; without a column where a row adds no dimension."""
+    root = np.zeros_like(matrix)
+    for j, row in enumerate(matrix):
+        rest = matrix[j:, j] - root[j:, :j] @ root[j, :j]
+        # Below rounding: dividing by its root would make √ε of what should be zero.
+        if rest[0] > len(matrix) * np.finfo(float).eps * row[j]:
+            root[j:, j] = rest / math.sqrt(rest[0])
+    return root
 
 
 class Taught(NamedTuple):
@@ -112,9 +215,10 @@ class Taught(NamedTuple):
     x: np.ndarray
 
 
-def lessons(problem, flow: Flow, teacher: FrozenField, d: int, rngs: dict) -> Iterator[Taught]:
+def lessons(problem, flow: Flow, teacher: Drifts, d: int, rngs: dict) -> Iterator[Taught]:
     """The teacher's trajectories of step 0, 1, …"""
     network, data = problem.network, problem.data
+    systems = len(teacher)
 
     def taught(start) -> Taught:
         given = (network.teacher_noise, flow.h, network.teacher_steps, rngs["teacher"])
@@ -122,15 +226,15 @@ def lessons(problem, flow: Flow, teacher: FrozenField, d: int, rngs: dict) -> It
         return Taught(made, flow.forward(teacher, made).x)
 
     if isinstance(data, Stream):
-        start = sphere(rngs["starts"], data.batch, d)
+        start = sphere(rngs["starts"], systems, data.batch, d)
         while True:
             made = taught(start)
             yield made
-            start = made.x[-1] if data.chained else sphere(rngs["starts"], data.batch, d)
+            start = made.x[-1] if data.chained else sphere(rngs["starts"], systems, data.batch, d)
     everything, batch = (
-        taught(sphere(rngs["starts"], data.examples, d)),
+        taught(sphere(rngs["starts"], systems, data.examples, d)),
         data.batch or data.examples,
     )
     for step in itertools.count():
         rows = (step * batch + np.arange(batch)) % data.examples
-        yield Taught(*(one[:, rows] for one in everything))
+        yield Taught(*(one[:, :, rows] for one in everything))

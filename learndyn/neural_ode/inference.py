@@ -1,13 +1,21 @@
-"""The flow on its own: correlations, responses, how perturbations grow, and whether it is chaotic.
+"""The flow on its own: correlations, responses, how perturbations and adjoints grow, and whether it is chaotic.
 
 A small random perturbation δx of the state has the correlation D(n, n') = ⟨δx_n δx_n'⟩/⟨δx_0²⟩ with
 
     D(n+1, n'+1) − a_n D(n, n'+1) − a_n' D(n+1, n') + a_n a_n' D(n, n') = h² ∂_1G(C(n, n'), Q) D(n, n').
 
+The adjoint p runs back from the end of the flow. From a random end vector p_N it has the same equation, run backwards:
+
+    C_pp(n, n') − a_n C_pp(n+1, n') − a_n' C_pp(n, n'+1) + a_n a_n' C_pp(n+1, n'+1)
+                                                                = h² ∂_1G(C(n, n'), Q) C_pp(n+1, n'+1).
+
+From p_N = x_N, the gradient of |x_N|²/2, it sees the flow that led there, as in training (`epoch.backward`).
+
 In the stationary state of continuous time, C(τ) obeys C'' = μ²C − G(C, Q) with μ = μ̂(C(0)) and a decay that fixes C(0),
 and perturbations grow as e^{λτ}, where −(μ + λ)² is the lowest level of −∂² − ∂_1G(C(τ), Q).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -18,13 +26,15 @@ import xarray as xr
 from scipy.interpolate import make_interp_spline
 from scipy.linalg import eigh_tridiagonal
 
-from learndyn.errors import NotConverged
+from learndyn.errors import NotConverged, ProblemError
 from learndyn.neural_ode.derivatives import Derivatives
-from learndyn.neural_ode.epoch import Flow, flow_of, trajectory
+from learndyn.neural_ode.epoch import Flow, Slopes, Trajectory, backward, flow_of, trajectory
+from learndyn.neural_ode.kernel import kernel_of
 from learndyn.neural_ode.network import NeuralODE
+from learndyn.neural_ode.units import Units
 from learndyn.numerics.precision import float64
 from learndyn.numerics.root import root_between
-from learndyn.part import number, whole
+from learndyn.part import choice, number, whole
 
 LARGEST = 1e6
 """A state beyond this norm |x|²/d is taken not to be confined."""
@@ -39,60 +49,132 @@ LEVELS = 4000
 
 
 def inference(
-    network: NeuralODE, *, control_norm=1.0, time=None, steps=None, noise=None
+    network: NeuralODE,
+    *,
+    control_norm=1.0,
+    time=None,
+    steps=None,
+    noise=None,
+    adjoint_end="random",
 ) -> xr.Dataset:
-    """C, R and the perturbation D of a flow whose control has the norm `control_norm` (1 is the teacher's).
+    """C, R, the perturbation D and the adjoint C_pp of a flow whose control has norm `control_norm` (1: the teacher's).
 
     `time`, `steps` and the temperature `noise` are those of the network (of its teacher, for noise) unless given.
-    `growth` is the rate ½ d(log D)/dt at which perturbations grow, midway between the times of the axis.
+    `growth` is the rate ½ d(log D)/dt at which perturbations grow, midway between the times of the axis, and
+    `adjoint_growth` the rate −½ d(log C_pp)/dt at which the adjoint grows backwards, without noise of its own.
+
+    The adjoint starts from the end vector p_N that `adjoint_end` says. "random": independent of the flow, with
+    variance 1. Such an adjoint is blind to the derivative of the confinement, so that the true and the truncated one
+    grow alike, at the rate of perturbations; C_pp at the start is D at the end. "state": p_N = x_N, the gradient of
+    |x_N|²/2. Then `network.adjoint` matters: in a chaotic flow the true one grows at the rate λ of perturbations, the
+    truncated one at 2λ, because it keeps a part along x that the derivative of the confinement would cancel (a change
+    of x along itself, at fixed confinement, changes C(t, t') by the equation of D: x·δx grows as e^{2λt}). This takes
+    several times as long as the rest.
     """
+    _one_control(network)
     Q = number(minimum=0)(control_norm, "control_norm")
     T = number(above=0)(network.time if time is None else time, "time")
     if steps is None:
         steps = max(1, round(T / float(network.step)))
     N = whole(1)(steps, "steps")
     temperature = number(minimum=0)(network.teacher_noise if noise is None else noise, "noise")
+    end = choice("random", "state")(adjoint_end, "adjoint_end")
     with float64():
-        flow = eqx.tree_at(lambda f: f.h, flow_of(network), jnp.asarray(T / N))
-        C, R, D = (np.asarray(x) for x in _alone(flow, Q, temperature, N))
+        found = _alone(_of_control(network, T, N), Q, temperature, end == "state")
+        C, R, D, C_pp = (np.asarray(x) for x in found)
     times = T / N * np.arange(N + 1)
     two = ("time", "time2")
-    size = np.diagonal(D)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = np.diff(np.log(size)) / (2 * T / N)
+        growth, decay = (np.diff(np.log(np.diagonal(x))) / (2 * T / N) for x in (D, C_pp))
     return xr.Dataset(
         {
             "C": (two, C, {"long_name": "correlation C(t, t') = x(t)·x(t')/d"}),
             "R": (two, R, {"long_name": "response R(t, t') of x(t) to its equation at t'"}),
             "D": (two, D, {"long_name": "correlation of a perturbation of the start"}),
+            "C_pp": (two, C_pp, {"long_name": "correlation of the adjoint"}),
             "growth": (("middle",), growth, {"long_name": "growth rate of perturbations"}),
+            "adjoint_growth": (
+                ("middle",),
+                -decay,
+                {"long_name": "growth rate of the adjoint, backwards"},
+            ),
         },
         {"time": times, "time2": times, "middle": (times[1:] + times[:-1]) / 2},
     )
 
 
+def _one_control(network: NeuralODE) -> None:
+    """Refuse a network whose flow is not that of one control in a field of one state."""
+    found = {
+        "amplitudes": network.amplitudes is not None,
+        "teacher_amplitudes": network.teacher_amplitudes is not None,
+        "train_amplitudes": network.train_amplitudes,
+        "windows": network.windows > 1,
+        "teacher_windows": network.count_of_teacher_windows > 1,
+        "delay": network.delay is not None,
+        "driven": network.driven is not None,
+    }
+    for name, more in found.items():
+        if more:
+            allowed = (
+                "must be left out: the flow alone is that of one control in a field of one state"
+            )
+            raise ProblemError(f"network.{name}", getattr(network, name), allowed)
+
+
+def _of_control(network: NeuralODE, T: float, N: int) -> Flow:
+    """The flow for a time T in N steps, with an adjoint without noise and a teacher that stays at 0."""
+    flow = flow_of(network)
+    shape = flow.shape._replace(steps=N, teacher_steps=1)
+    h, none = jnp.asarray(T / N), jnp.zeros(())
+    return replace(
+        flow, h=h, adjoint_noise=none, shape=shape, paired=(), observed=jnp.zeros((1, 0))
+    )
+
+
 @eqx.filter_jit
-def _alone(flow: Flow, Q, noise, N: int):
-    x = trajectory(flow, jnp.asarray(Q, float), jnp.asarray(noise, float), N)
-    kick = flow.h**2 * flow.field.of_state(x.C[:N, :N], jnp.asarray(Q, float))
+def _alone(flow: Flow, Q, noise, from_state: bool):
+    """C, R, D and C_pp."""
+    N = flow.steps
+    one = Units(np.zeros((1, N), dtype=int), (0,))
+    ones, norm = jnp.ones(1), jnp.asarray(Q, float)
+    kernel = kernel_of(one, one, ones, ones, norm[None, None])
+    x = trajectory(flow, 0, kernel, jnp.asarray(noise, float), N)
+    kick = flow.h**2 * flow.fields[0].of_state(x.C[:N, :N], norm)
+    both = jnp.stack([x.a, x.a[::-1]]), jnp.stack([kick, kick[::-1, ::-1]])
+    D, C_pp = jax.vmap(_spread)(*both)
+    return x.C, x.R, D, _from_state(flow, x, kick) if from_state else C_pp[::-1, ::-1]
+
+
+def _spread(a, kick):
+    """D(n, n') of a random vector u_{n+1} = a_n u_n + random kicks of covariance `kick` D, with D(0, 0) = 1."""
 
     def row(D_n, inputs):
-        a, kick_n = inputs
+        a_n, kick_n = inputs
 
-        def column(carry, inputs):
-            left, here, above = carry, *inputs[:2]
-            right = a * above[1] + inputs[2] * left - a * inputs[2] * above[0] + here * above[0]
+        def column(left, inputs):
+            here, above, a_k = inputs
+            right = a_n * above[1] + a_k * left - a_n * a_k * above[0] + here * above[0]
             return right, right
 
-        first = a * D_n[0]
+        first = a_n * D_n[0]
         pairs = jnp.stack([D_n[:-1], D_n[1:]], axis=1)
-        _, rest = jax.lax.scan(column, first, (kick_n, pairs, x.a))
+        _, rest = jax.lax.scan(column, first, (kick_n, pairs, a))
         new = jnp.concatenate([first[None], rest])
         return new, new
 
-    start = jnp.concatenate([jnp.ones(1), jnp.cumprod(x.a)])
-    _, rows = jax.lax.scan(row, start, (x.a, kick))
-    return x.C, x.R, jnp.concatenate([start[None], rows])
+    start = jnp.concatenate([jnp.ones(1), jnp.cumprod(a)])
+    _, rows = jax.lax.scan(row, start, (a, kick))
+    return jnp.concatenate([start[None], rows])
+
+
+def _from_state(flow: Flow, x: Trajectory, kick):
+    """C_pp of the adjoint that starts from p_N = x_N: that of a student whose target is 0."""
+    N = flow.steps
+    target = Trajectory(jnp.zeros((2, 2)), jnp.zeros((2, 2)), jnp.zeros(1))
+    slopes = Slopes(own=kick, other=jnp.zeros((N, 1)), own_second=None, other_second=None)
+    end = jnp.zeros(N + 1).at[N].set(1.0)
+    return backward(flow, x, target, jnp.zeros((N + 1, 2)), slopes, end, None).C_pp
 
 
 class StationaryFlow(NamedTuple):
@@ -111,6 +193,7 @@ class StationaryFlow(NamedTuple):
 
 def stationary_flow(network: NeuralODE, *, control_norm=1.0) -> StationaryFlow:
     """The stationary state in continuous time and without noise, of a flow whose control has norm `control_norm`."""
+    _one_control(network)
     Q = number(minimum=0)(control_norm, "control_norm")
     with float64():
         return _Stationary(network, Q).state()
@@ -132,7 +215,7 @@ class _Stationary:
 
     def _derivative(self, order: int, c):
         flat = np.ravel(np.asarray(c, dtype=float))
-        return self._derivatives(order, 0, flat, np.full(len(flat), self.Q)).reshape(np.shape(c))
+        return self._derivatives(order, 0, 0, flat, np.full(len(flat), self.Q)).reshape(np.shape(c))
 
     def mu(self, q):
         return np.asarray(self._mu(jnp.asarray(q, float)))

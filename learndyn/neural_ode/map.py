@@ -1,8 +1,9 @@
-"""Neural ODEs on fresh trajectories: the whole of training is a map of two numbers.
+"""Neural ODEs on fresh trajectories: the whole of training is a map of a few numbers.
 
-With the k, v, n of one step (`epoch.py`), which depend on Q and m only, A = 1 − η(k + λ) and a batch of B trajectories,
+With the K, V, N of one step (`epoch.py`), which depend on the amplitudes a and the overlaps Q and M only, A = 1 − η(K +
+λ), T the teacher's overlaps and a batch of B trajectories,
 
-    m ← A m + ηv,    Q ← A²Q + 2Aηv m + η²v² + η²n/B,    C_θ(a+1, b) = A_a C_θ(a, b) + ηv_a m_b,
+    M ← AM + ηVT,    Q ← AQAᵀ + η(AMVᵀ + VMᵀAᵀ) + η²VTVᵀ + η²N/B,    C_θ(k+1, l) = A_k C_θ(k, l) + ηV_k M_lᵀ,
 
 exact as d → ∞ on the Euler grid of the finite system. Every step costs one forward and one backward sweep.
 """
@@ -15,57 +16,75 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from learndyn.neural_ode.epoch import Epoch, Flow, Trajectory, epoch, flow_of, teacher_of
-from learndyn.training import rates
+from learndyn.neural_ode.epoch import (
+    Epoch,
+    Flow,
+    Overlaps,
+    Trajectory,
+    epoch,
+    flow_of,
+    overlaps_of,
+    teacher_of,
+)
+from learndyn.neural_ode.units import start_of
+from learndyn.training import as_schedule, rates
 
 CHUNK = 32
 """At most so many training steps are compiled into one call: then progress is shown, and divergence noticed."""
 DIVERGED = 1e10
-"""Training has diverged where the loss or the control exceeds this."""
+"""Training has diverged where the loss or a control exceeds this."""
 
 
-class Overlaps(NamedTuple):
-    """The state: Q, m, and C_θ(a, b) with the recorded steps b."""
+class State(NamedTuple):
+    """Where training is, with C_θ(k, l) between now and the recorded steps l (steps × units × units)."""
 
-    Q: Array
-    m: Array
+    now: Overlaps
     C_theta: Array
 
 
 class Rule(NamedTuple):
-    """How a step moves the control, besides its rate: decay λ and batch B."""
+    """How a step moves the controls, besides its rate: decay λ and batch B."""
 
     decay: Array
     batch: Array
 
 
-def moved(step: Epoch, Q, m, eta, rule: Rule):
-    """Q and m after a step, with A and ηv."""
-    A = 1 - eta * (step.k + rule.decay)
-    pull = eta * step.v
-    noise = eta**2 * step.n / rule.batch
-    return A**2 * Q + 2 * A * pull * m + pull**2 + noise, A * m + pull, A, pull
+def moved(flow: Flow, step: Epoch, now: Overlaps, eta, rule: Rule, eta_a=0.0):
+    """The overlaps after a step, with A and ηV."""
+    A = (1 - eta * rule.decay) * jnp.eye(len(now.a)) - eta * step.K
+    pull = eta * step.V
+    mixed = A @ now.M @ pull.T
+    Q = A @ now.Q @ A.T + mixed + mixed.T + pull @ flow.T @ pull.T
+    Q = Q + eta**2 * step.N / rule.batch
+    a = now.a - eta_a * step.pull if flow.train_amplitudes else now.a
+    return Overlaps(a, Q, A @ now.M + pull @ flow.T), A, pull
 
 
-def steps(flow: Flow, x: Trajectory, rule: Rule, state: Overlaps, m_saved, etas, index, saved):
-    """Training steps with the rates `etas`, the first of which is number `index`.
+def steps(
+    flow: Flow, x: tuple[Trajectory, ...], rule: Rule, state: State, M_saved, etas, index, saved
+):
+    """Training steps with the rates `etas` (η and η_a in two columns), the first of which is number `index`.
 
-    `m_saved` holds m at the recorded steps reached so far. Returns the last state, m_saved, and Q, m, the loss and C_θ
-    before each step.
+    `M_saved` holds M at the recorded steps reached so far. Returns the last state, M_saved, and what is recorded before
+    each step.
     """
 
     def one(carry, eta):
-        state, m_saved, a = carry
-        m_saved = jnp.where(saved == a, state.m, m_saved)
-        row = jnp.where(saved == a, state.Q, state.C_theta)
-        made = epoch(flow, x, state.Q, state.m)
-        Q, m, A, pull = moved(made, state.Q, state.m, eta, rule)
-        next_row = jnp.where(saved <= a, A * row + pull * m_saved, 0.0)
-        out = {"Q": state.Q, "m": state.m, "test_loss": made.loss, "C_theta": row}
-        return (Overlaps(Q, m, next_row), m_saved, a + 1), out
+        state, M_saved, k = carry
+        now = state.now
+        here = (saved == k)[:, None, None]
+        M_saved = jnp.where(here, now.M, M_saved)
+        row = jnp.where(here, now.Q, state.C_theta)
+        made = epoch(flow, x, now, k)
+        after, A, pull = moved(flow, made, now, eta[0], rule, eta[1])
+        next_row = A @ row + pull @ jnp.swapaxes(M_saved, -1, -2)
+        next_row = jnp.where((saved <= k)[:, None, None], next_row, 0.0)
+        out = {"Q": now.Q, "m": now.M, "a": now.a, "C_theta": row}
+        out |= {"test_loss": made.loss, "train_loss": made.visible_loss}
+        return (State(after, next_row), M_saved, k + 1), out
 
-    (state, m_saved, _), out = jax.lax.scan(one, (state, m_saved, index), etas)
-    return state, m_saved, out
+    (state, M_saved, _), out = jax.lax.scan(one, (state, M_saved, index), etas)
+    return state, M_saved, out
 
 
 _epoch = eqx.filter_jit(epoch)
@@ -74,13 +93,13 @@ _teachers = eqx.filter_jit(eqx.filter_vmap(teacher_of))
 
 
 @eqx.filter_jit
-def _steps(flow, x, rule, state, m_saved, etas, index, saved):
+def _steps(flow, x, rule, state, M_saved, etas, index, saved):
     """`steps` for several problems, along the first axis of all but `index` and `saved`."""
 
-    def one(flow, x, rule, state, m_saved, etas):
-        return steps(flow, x, rule, state, m_saved, etas, index, saved)
+    def one(flow, x, rule, state, M_saved, etas):
+        return steps(flow, x, rule, state, M_saved, etas, index, saved)
 
-    return eqx.filter_vmap(one)(flow, x, rule, state, m_saved, etas)
+    return eqx.filter_vmap(one)(flow, x, rule, state, M_saved, etas)
 
 
 class Setting(NamedTuple):
@@ -88,24 +107,31 @@ class Setting(NamedTuple):
 
     flow: Flow
     rule: Rule
-    start: Overlaps
-    m_saved: Array
+    start: State
+    M_saved: Array
 
 
 def setting_of(problem, saved) -> Setting:
     """The setting of a problem whose steps `saved` are recorded."""
     network, data, training = problem.network, problem.data, problem.training
-    flow = flow_of(network)
+    flow = flow_of(network, data)
     rule = Rule(jnp.asarray(training.weight_decay, float), jnp.asarray(data.batch, float))
-    zeros = jnp.zeros(len(saved))
-    start = Overlaps(
-        jnp.asarray(network.initial_norm, float), jnp.asarray(network.initial_overlap, float), zeros
-    )
-    return Setting(flow, rule, start, zeros)
+    start = overlaps_of(start_of(network))
+    zeros = [jnp.zeros((len(saved), *x.shape)) for x in (start.Q, start.M)]
+    return Setting(flow, rule, State(start, zeros[0]), zeros[1])
+
+
+def both_rates(training, steps: int):
+    """η and η_a of the steps, in two columns."""
+    first = rates(training, steps)
+    if training.readout_learning_rate is None:
+        return jnp.stack([first, first], axis=1)
+    second = as_schedule(training.readout_learning_rate)(np.arange(steps, dtype=float))
+    return jnp.stack([first, second], axis=1)
 
 
 def curves(problem, saved: np.ndarray, report) -> dict[str, np.ndarray]:
-    """Q, m, test_loss and C_θ at the recorded steps, up to the first that is not reached."""
+    """Overlaps and losses at the recorded steps, up to the first that is not reached."""
     return curves_of([problem], saved, report)[0]
 
 
@@ -113,25 +139,27 @@ def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.nd
     """`curves` for problems that differ in numbers only, side by side."""
     last, count = int(saved[-1]), len(problems)
     length = min(CHUNK, last + 1)
-    etas = np.zeros((count, -(-(last + 1) // length) * length))
+    etas = np.zeros((count, -(-(last + 1) // length) * length, 2))
     for row, problem in zip(etas, problems, strict=True):
-        row[:last] = np.asarray(rates(problem.training, problem.training.steps))[:last]
+        row[:last] = np.asarray(both_rates(problem.training, problem.training.steps))[:last]
     made = jax.tree.map(
         lambda *leaves: jnp.stack(leaves), *[setting_of(problem, saved) for problem in problems]
     )
     x = _teachers(made.flow)
-    state, m_saved, at = made.start, made.m_saved, jnp.asarray(saved)
+    state, M_saved, at = made.start, made.M_saved, jnp.asarray(saved)
     recorded: list[dict[str, list]] = [{} for _ in problems]
     going = np.ones(count, dtype=bool)
     for index in range(0, last + 1, length):
         chunk = jnp.asarray(etas[:, index : index + length])
-        state, m_saved, out = _steps(
-            made.flow, x, made.rule, state, m_saved, chunk, jnp.asarray(index), at
+        state, M_saved, out = _steps(
+            made.flow, x, made.rule, state, M_saved, chunk, jnp.asarray(index), at
         )
         values = {name: np.asarray(value) for name, value in out.items()}
         for i in np.flatnonzero(going):
             here = saved[(saved >= index) & (saved < index + length)] - index
-            size = np.maximum(np.abs(values["test_loss"][i]), np.abs(values["Q"][i]))
+            size = np.maximum(
+                np.abs(values["test_loss"][i]), np.max(np.abs(values["Q"][i]), axis=(1, 2))
+            )
             lost = np.flatnonzero(~(size < DIVERGED))
             if lost.size:
                 here, going[i] = here[here < lost[0]], False
@@ -140,37 +168,62 @@ def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.nd
         if not going.any():
             break
         report(min((index + length) / (last + 1), 1.0))
-    return [_joined(one) for one in recorded]
+    return [_joined(problem, one) for problem, one in zip(problems, recorded, strict=True)]
 
 
-def _joined(recorded: dict[str, list]) -> dict[str, np.ndarray]:
+def _joined(problem, recorded: dict[str, list]) -> dict[str, np.ndarray]:
     found = {name: np.concatenate(parts) for name, parts in recorded.items()}
-    found["C_theta"] = _symmetric(found["C_theta"][:, : len(found["Q"])])
-    return found
+    found["C_theta"] = _symmetric(found["C_theta"][:, : len(found["Q"])], np)
+    return presented(problem, found)
 
 
-def _symmetric(lower: np.ndarray) -> np.ndarray:
-    return np.tril(lower) + np.tril(lower, -1).T
+def _symmetric(lower, xp):
+    """C_θ (steps × units × steps × units) from its part with k ≥ l (steps k × steps l × units × units)."""
+    full = xp.swapaxes(lower, 1, 2)
+    count, units = full.shape[:2]
+    full = full.reshape(count * units, count * units)
+    # A block on the diagonal is Q, symmetric already.
+    return (xp.tril(full) + xp.tril(full, -1).T).reshape(count, units, count, units)
+
+
+def presented(problem, found: dict) -> dict:
+    """Arrays as they are shown: numbers where there is one unit, and only the losses and amplitudes that differ."""
+    network, data = problem.network, problem.data
+    shown = dict(found)
+    if data.observations is None:
+        del shown["train_loss"]
+    if network.one_unit:
+        del shown["a"]
+        shown |= {"Q": found["Q"][:, 0, 0], "m": found["m"][:, 0, 0]}
+        shown["C_theta"] = found["C_theta"][:, 0, :, 0]
+    return shown
 
 
 def traced_curves(problem, saved: np.ndarray) -> dict[str, Array]:
     """`curves` as a pure JAX function of the numbers of the problem."""
     made = setting_of(problem, saved)
     last = int(saved[-1])
-    etas = jnp.append(jnp.asarray(rates(problem.training, problem.training.steps))[:last], 0.0)
+    etas = both_rates(problem.training, problem.training.steps)[:last]
+    etas = jnp.concatenate([etas, jnp.zeros((1, 2))])
     x = teacher_of(made.flow)
     _, _, out = steps(
-        made.flow, x, made.rule, made.start, made.m_saved, etas, jnp.asarray(0), jnp.asarray(saved)
+        made.flow, x, made.rule, made.start, made.M_saved, etas, jnp.asarray(0), jnp.asarray(saved)
     )
     found = {name: value[saved] for name, value in out.items()}
-    lower = found["C_theta"]
-    return found | {"C_theta": jnp.tril(lower) + jnp.tril(lower, -1).T}
+    return presented(problem, found | {"C_theta": _symmetric(found["C_theta"], jnp)})
 
 
-def inference(flow: Flow, Q, m) -> dict[str, np.ndarray]:
-    """Correlations and responses within a training step at overlaps Q and m."""
-    x = _teacher(flow)
-    made = _epoch(flow, x, jnp.asarray(Q, float), jnp.asarray(m, float))
-    arrays = {"C_xx": x.C, "R_xx": x.R, "C_yy": made.y.C, "R_yy": made.y.R, "C_yx": made.C_yx}
-    arrays |= made.p._asdict()
+def inference(flow: Flow, a, Q, M) -> dict[str, np.ndarray]:
+    """Correlations and responses within a training step with amplitudes a and overlaps Q and M."""
+    now = Overlaps(jnp.asarray(a, float), jnp.asarray(Q, float), jnp.asarray(M, float))
+    made = _epoch(flow, _teacher(flow), now)
+    (course,) = made.courses
+    arrays = {"C_xx": course.x.C, "R_xx": course.x.R, "C_yy": course.y.C, "R_yy": course.y.R}
+    arrays |= {"C_yx": course.C_yx} | course.p._asdict()
     return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+def loss_of(flow: Flow, a, Q, M) -> float:
+    """The loss on fresh trajectories, all that is ever observed of them."""
+    now = Overlaps(jnp.asarray(a, float), jnp.asarray(Q, float), jnp.asarray(M, float))
+    return float(_epoch(flow, _teacher(flow), now).loss)

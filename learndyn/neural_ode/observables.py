@@ -16,6 +16,7 @@ KNOWN = {
     "Q": (("step",), "norm of the control Q = |θ|²/d_θ"),
     "m": (("step",), "overlap with the teacher's control m = θ·θ*/d_θ"),
     "C_theta": (("step", "step2"), "correlation of the control C_θ(a, b) = θ_a·θ_b/d_θ"),
+    "a": (("step", "unit"), "amplitudes a of the student's neurons"),
     "train_loss": (
         ("step",),
         "loss |y − x|²/(2d) of the trajectories that the step uses, before the step",
@@ -33,14 +34,30 @@ KNOWN = {
     "R_px": (MIXED, "response of the adjoint p_n to what produces x_n'"),
 }
 
+UNITS = {
+    "Q": (("step", "unit", "unit2"), "overlaps of the controls Q = θ_u·θ_u'/d_θ"),
+    "m": (
+        ("step", "unit", "teacher_unit"),
+        "overlaps with the teacher's controls M = θ_u·θ*_v/d_θ",
+    ),
+    "C_theta": (
+        ("step", "unit", "step2", "unit2"),
+        "correlation of the controls C_θ(a, b) = θ_u(a)·θ_u'(b)/d_θ",
+    ),
+}
+"""What is an array over units, where there is more than one control."""
+
 
 def observables(arrays: dict) -> dict[str, Observable]:
-    """Named arrays, in the order above."""
-    return {
-        name: Observable(dims, np.asarray(arrays[name]), words)
-        for name, (dims, words) in KNOWN.items()
-        if name in arrays
-    }
+    """Named arrays, in the order above; overlaps may be numbers or matrices over units."""
+    found = {}
+    for name, (dims, words) in KNOWN.items():
+        if name in arrays:
+            values = np.asarray(arrays[name])
+            if name in UNITS and values.ndim > len(dims):
+                dims, words = UNITS[name]
+            found[name] = Observable(dims, values, words)
+    return found
 
 
 def coordinates(network, steps, inference_steps) -> dict[str, np.ndarray]:
@@ -69,9 +86,12 @@ def inference_steps(value, name: str) -> tuple[int, ...]:
     return steps
 
 
-def within_training(method, training) -> None:
-    """Refuse `inference_steps` of a method that lie after the training."""
-    steps = method.inference_steps
+def within_training(method, problem) -> None:
+    """Refuse `inference_steps` of a method that lie after the training, or are asked of stacked systems."""
+    steps, training = method.inference_steps, problem.training
+    if steps and problem.network.driven is not None:
+        name = f"{type(method).__name__}.inference_steps"
+        raise ProblemError(name, list(steps), "must be left out where a second system is driven")
     if steps and steps[-1] > training.steps:
         name = f"{type(method).__name__}.inference_steps"
         allowed = f"must lie between 0 and {training.steps}, the length of the training"

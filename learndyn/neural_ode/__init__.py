@@ -1,14 +1,16 @@
 """Teacher-student neural ODEs, trained through the adjoint.
 
-The fields (`fields.py`), one training step in the limit (`epoch.py`), the map of fresh trajectories (`map.py`), the
-process of correlated ones (`engine.py`, `correlated.py`), which of them solves what (`dmft.py`), and finite systems
-(`finite.py`, `flows.py`, `probes.py`, `tensor_field.py`).
+The fields (`fields.py`), the units that move in them (`units.py`), sums over units (`kernel.py`), one training step in
+the limit (`epoch.py`), the map of fresh trajectories (`map.py`), the process of correlated ones (`engine.py`,
+`correlated.py`), which of them solves what (`dmft.py`), and finite systems (`finite.py`, `flows.py`, `probes.py`,
+`tensor_field.py`).
 """
 
 from pathlib import Path
 
 from learndyn.data import Dataset, Stream
 from learndyn.neural_ode import dmft, finite
+from learndyn.neural_ode import family_figures as family_figures
 from learndyn.neural_ode import figures as figures
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.theory import Theory, register

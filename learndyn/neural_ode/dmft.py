@@ -51,7 +51,7 @@ def solve(problem, method: DynamicalMeanField, save_at, seed: int, report) -> Cu
     return _curves(problem, method, form, saved, found)
 
 
-def solve_many(problems: list, method: DynamicalMeanField, save_at, seed: int):
+def solve_many(problems: list, method: DynamicalMeanField, save_at, seed: int, wanted=None):
     """`solve` for problems that differ in numbers only, by the map; None where it is not the map alone."""
     forms = {chosen_form(problem, method) for problem in problems}
     if forms != {"map"} or method.extrapolation or method.inference_steps:

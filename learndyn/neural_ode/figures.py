@@ -37,15 +37,18 @@ def trained(network: NeuralODE, rate: float, steps: int, data: Data | None = Non
     return Problem(network, data or Stream(), GradientDescent(rate, steps=steps))
 
 
-def _some(steps: int, count: int = 11) -> np.ndarray:
+def some_steps(steps: int, count: int = 11) -> np.ndarray:
+    """Training steps at which systems are drawn."""
     return np.unique(np.linspace(0, steps, count).round().astype(int))
 
 
-def _draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look) -> None:
+def draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look) -> None:
+    """A curve of a theory against training steps."""
     axes.plot(theory["step"], theory[name], label=label, **({"lw": 1.4, "zorder": 3} | look))
 
 
-def _name_points(axes: Axes, words: str) -> None:
+def name_points(axes: Axes, words: str) -> None:
+    """A line of the legend for the points."""
     axes.plot([], [], "o", color="0.4", mfc="white", ms=3.5, label=words)
 
 
@@ -68,13 +71,13 @@ def figure_2(
         axes, last, size = panels[number], steps[number], sizes[number]
         problem = trained(flow(time, ratio, adjoint="truncated"), 0.1, last)
         theory = solve(problem)
-        few = _some(last)
+        few = some_steps(last)
         runs = simulate(problem, size, seeds, save_at=few)
         for colour, (name, symbol) in zip(COLOURS, SYMBOLS.items(), strict=False):
             line = {"color": colour, "lw": 1.4, "zorder": 3}
             axes.plot(theory["step"], _from_start(theory, name), label=symbol, **line)
             draw_points(axes, few, _from_start(runs, name), colour)
-        _name_points(axes, f"d = {size}, {seeds} fields")
+        name_points(axes, f"d = {size}, {seeds} fields")
         title = f"{letter} T = {time:g}, σ = {ratio:g}, η = 0.1"
         above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.07), "ncols": 4}
         words = "overlap" if number == 0 else ""
@@ -87,19 +90,19 @@ def gradients(report, size: int = 100, seeds: int = 10, steps: int = 40):
     """The true gradient and the truncated one of the paper."""
     figure = Figure(figsize=(9.6, 3.8), layout="constrained")
     losses, overlaps = figure.subplots(1, 2)
-    few = _some(steps)
+    few = some_steps(steps)
     for number, adjoint in enumerate(("true", "truncated")):
         problem = trained(flow(2.0, 0.75, adjoint=adjoint), 0.1, steps)
         theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
         look = {"color": COLOURS[number]}
-        _draw_line(losses, theory, "test_loss", f"{adjoint} gradient", **look)
+        draw_line(losses, theory, "test_loss", f"{adjoint} gradient", **look)
         draw_points(losses, few, runs["test_loss"].values, COLOURS[number])
         for name, style in (("Q", "-"), ("m", "--")):
             label = f"{SYMBOLS[name]}, {adjoint}"
-            _draw_line(overlaps, theory, name, label, ls=style, **look)
+            draw_line(overlaps, theory, name, label, ls=style, **look)
             draw_points(overlaps, few, runs[name].values, COLOURS[number])
         report((number + 1) / 2)
-    _name_points(losses, f"d = {size}, {seeds} fields")
+    name_points(losses, f"d = {size}, {seeds} fields")
     corner = {"loc": "lower left"}
     title, words = "(a) loss of fresh trajectories", {"xlabel": STEP, "ylabel": LOSS}
     finish_panel(losses, title, corner, yscale="log", **words)
@@ -137,7 +140,7 @@ def stability(
         network = flow(1.0, 0.75, adjoint=adjoint, initial_overlap=overlap)
         problem, colour = trained(network, rate, steps), COLOURS[done]
         label = f"$m_0$ = {overlap:g}, {adjoint} gradient"
-        _draw_line(far, solve(problem), "test_loss", label, color=colour)
+        draw_line(far, solve(problem), "test_loss", label, color=colour)
         for seed in range(seeds):
             run = simulate(problem, size, first_seed=seed)
             look: dict[str, Any] = {"color": colour, "lw": 0.6, "alpha": 0.45, "zorder": 1}
@@ -172,7 +175,7 @@ def chaos(
         q, tau = float(C[0]), np.linspace(0.0, 8.0, 17)
         closed = q / np.cosh(tau * np.sqrt(g2 * q / 12)) ** 2
         decay.plot(tau, closed, "o", color=colour, mfc="white", ms=3.5)
-    _name_points(decay, "$q\\,\\mathrm{sech}^2(τ\\sqrt{g_2q/12})$")
+    name_points(decay, "$q\\,\\mathrm{sech}^2(τ\\sqrt{g_2q/12})$")
     words = {"xlabel": "time difference τ", "ylabel": "$C(τ)$", "xlim": (0, 8)}
     finish_panel(decay, "(a) stationary correlation", {}, **words)
     report(0.2)
@@ -220,15 +223,15 @@ def reuse(
         (streamed, Stream(chained=True), "chained", COLOURS[3], large),
         (streamed, Stream(), "fresh ones", THEORY_COLOUR, large),
     ]
-    few = _some(steps, 9)
+    few = some_steps(steps, 9)
     for done, (axes, data, label, colour, size) in enumerate(curves):
         # One trajectory has d numbers, and there are 1.5 d controls.
         problem = trained(flow(1.0, 1.5, step=0.2), 0.5, steps, data)
         theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
-        _draw_line(axes, theory, "test_loss", label, color=colour)
+        draw_line(axes, theory, "test_loss", label, color=colour)
         draw_points(axes, few, runs["test_loss"].values, colour, mfc=colour)
         if "train_loss" in theory.observables:
-            _draw_line(axes, theory, "train_loss", None, color=colour, ls="--")
+            draw_line(axes, theory, "train_loss", None, color=colour, ls="--")
             draw_points(axes, few, runs["train_loss"].values, colour)
         if axes is streamed:
             smaller = simulate(problem, small, seeds, save_at=few)["test_loss"].values.mean(axis=0)

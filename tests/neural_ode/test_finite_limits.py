@@ -211,14 +211,19 @@ def test_the_teacher_is_seen_at_the_same_fraction_of_its_time():
     assert observer.everything.teacher.tolist() == [1, 2]
 
 
-def test_responses_of_the_adjoint_see_every_observation():
+@pytest.mark.parametrize("visible", [1.0, 0.5])
+def test_responses_of_the_adjoint_see_every_observation(visible):
     c, w = 0.7, 1.5
-    seen = Observations([0.3, 0.6], weight=w)
+    seen = Observations([0.3, 0.6], weight=w, visible=visible)
     made = problem(Stream(batch=2, observations=seen), field=NO_FIELD, confinement=c)
     found = curves(made, inference_steps=[0], responses=True)
+    masks = started(made).rngs["masks"].random((2, 2, D)) < visible
     keep = 1 - H * c
     n, k = np.ogrid[: N + 1, : N + 1]
-    expected = sum(w * (o >= n) * (o >= k) * keep ** (2.0 * o - n - k) for o in (round(0.3 / H), N))
+    expected = sum(
+        w * np.mean(mask) * (o >= n) * (o >= k) * keep ** (2.0 * o - n - k)
+        for o, mask in zip((round(0.3 / H), N), masks, strict=True)
+    )
     # Central differences of a linear function err by rounding over 10⁻⁵.
     np.testing.assert_allclose(found["R_py"][0], expected, rtol=0, atol=1e-9)
     np.testing.assert_allclose(found["R_px"][0], -expected, rtol=0, atol=1e-9)

@@ -65,8 +65,9 @@ def words(text: str) -> list[str]:
     [
         "docs/concepts.md",
         "docs/sweeps.md",
-        "docs/theories/deep_linear.md",
-        # Compiling a gradient takes a quarter of a minute.
+        # Compiling takes up to a minute.
+        pytest.param("docs/theories/neural_ode_family.md", marks=pytest.mark.slow),
+        pytest.param("docs/theories/deep_linear.md", marks=pytest.mark.slow),
         pytest.param("docs/theories/two_layer_online.md", marks=pytest.mark.slow),
     ],
 )
@@ -80,8 +81,9 @@ def test_code_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 
 def test_no_other_page_has_code_that_is_never_run():
     pages = {page for page in PAGES if blocks(page, "python")}
-    theories = {"docs/theories/deep_linear.md", "docs/theories/two_layer_online.md"}
-    assert pages == {"README.md", "docs/concepts.md", "docs/sweeps.md"} | theories
+    theories = {"deep_linear", "two_layer_online", "neural_ode_family"}
+    others = {"README.md", "docs/concepts.md", "docs/sweeps.md"}
+    assert pages == others | {f"docs/theories/{name}.md" for name in theories}
 
 
 def test_the_ten_lines_of_the_readme_are_the_example():

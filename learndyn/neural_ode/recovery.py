@@ -69,7 +69,9 @@ def recovery(problem) -> Recovery:
         raise ProblemError("training.learning_rate", rate, "must be a number here")
     with float64():
         forward, backward = (
-            np.asarray(_jacobian(flow_of(network, data), float(data.batch or 1), eta))
+            np.asarray(
+                _jacobian(flow_of(network, data), jnp.asarray(data.batch, float), jnp.asarray(eta))
+            )
             for eta in (1.0, -1.0)
         )
     linear, square = (forward - backward) / 2, (forward + backward) / 2 - np.eye(2)
@@ -85,7 +87,7 @@ def recovery(problem) -> Recovery:
 def _jacobian(flow, batch, eta):
     """∂(Q', m')/∂(Q, m) at Q = m = 1."""
     x = teacher_of(flow)
-    rule = Rule(jnp.zeros(()), jnp.asarray(batch, float))
+    rule = Rule(jnp.zeros(()), batch)
 
     def step(state):
         now = Overlaps(jnp.ones(1), state[0][None, None], state[1][None, None])

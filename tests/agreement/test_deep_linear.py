@@ -1,9 +1,9 @@
 """Theory against finite deep linear networks, at D = 200, 500 and 1000.
 
-Every setting is compared at every size with `compare` at level 0.01/3 (three looks). The variance of the loss of single
-runs around the theory must fall as 1/D: from 100 to 400 by 4. Times within a run are strongly correlated, so that 30
-seeds give an estimate with no more than 30 degrees of freedom; the bounds are those of the F distribution at the
-level 1e-3.
+Every setting, some of them in the slow suite, is compared at every size with `compare` at level 0.01/3 (three looks).
+The variance of the loss of single runs around the theory must fall as 1/D: from 100 to 400 by 4. Times within a run are
+strongly correlated, so that 30 seeds give an estimate with no more than 30 degrees of freedom; the bounds are those of
+the F distribution at the level 1e-3.
 """
 
 import numpy as np
@@ -47,8 +47,22 @@ SETTINGS = {
     "population": problem(ld.DeepLinear(3, 0.7, 0.7), ld.Population(), 0.05),
 }
 
+QUICK = (
+    "plain",
+    "rich",
+    "one hidden layer",
+    "few examples",
+    "two outputs",
+    "momentum",
+    "stream",
+    "population",
+)
 
-@pytest.mark.parametrize("setting", SETTINGS)
+
+@pytest.mark.parametrize(
+    "setting",
+    [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SETTINGS],
+)
 def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
     theory = ld.solve(SETTINGS[setting], save_at=SAVED)
     assert theory.evidence["edge_of_stability"] is None
@@ -153,6 +167,7 @@ def test_comparison_notices_a_wrong_theory():
     assert not ld.compare(forged, ld.simulate(setting, 400, 5, save_at=SAVED)).agrees
 
 
+@pytest.mark.slow
 def test_best_rate_transfers_across_width_in_mup_and_not_in_ntk():
     """Widths 2 and 8, rich, online: in theory, and by training at D = 200 on a grid of rates 20 % apart.
 

@@ -27,6 +27,7 @@ def seen(times=(0.5, 1.0), visible=1.0, mask="observation"):
     return ld.Observations(list(times), visible, mask)
 
 
+SIXTHS = [n / 6 for n in range(1, 7)]
 LEARNED = {"train_amplitudes": True, "amplitude_rate": 0.8}
 SETTINGS = {
     "superfluous neurons": problem(rate=1.0, amplitudes=[1.0, 0.8, -0.6], **LEARNED),
@@ -39,7 +40,7 @@ SETTINGS = {
     "two times": problem(ld.Stream(observations=seen())),
     "masks": problem(ld.Stream(observations=seen(visible=0.4))),
     "one mask, noise": problem(
-        ld.Stream(batch=2, observations=seen(visible=0.4, mask="trajectory")),
+        ld.Stream(observations=seen(SIXTHS, visible=0.2, mask="trajectory")),
         noise=0.05, teacher_noise=0.05, adjoint_noise=0.1, decay=0.05,
     ),
     "times in turn": problem(ld.Stream(observations=ld.Observations([[0.5], [0.5, 1.0], [1.0]]))),

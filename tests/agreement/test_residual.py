@@ -1,4 +1,7 @@
-"""Residual networks: theory against training at several depths and two sizes, and transfer across depth."""
+"""Residual networks: theory against training at several depths and two sizes, and transfer across depth.
+
+Depths 4 and 16, and the transfer, are in the slow suite.
+"""
 
 import math
 
@@ -22,7 +25,10 @@ def problem(depth, data, rate=0.03, skip=None, steps=30):
 
 
 @pytest.mark.parametrize("name", DATA)
-@pytest.mark.parametrize("depth", [2, 4, 8, 16])
+@pytest.mark.parametrize(
+    "depth",
+    [2, pytest.param(4, marks=pytest.mark.slow), 8, pytest.param(16, marks=pytest.mark.slow)],
+)
 def test_theory_agrees_with_training(depth, name):
     """At D = 100 and 300, at level 0.01/2 (two looks); the variance between runs falls as 1/D, by 3.
 
@@ -50,6 +56,7 @@ def test_fixed_branch_scale_agrees_with_training(skip):
     assert comparison.agrees, comparison
 
 
+@pytest.mark.slow
 def test_best_rate_transfers_across_depth_with_scaled_branches_only():
     """Depths 4 and 8 after 15 steps of online SGD: in theory and by training at D = 150 on a grid of rates 20 % apart.
 

@@ -1,6 +1,6 @@
 """Theory against finite two-layer networks on a reused dataset, at D = 1000 and 3500.
 
-Every setting is compared at both sizes (the larger one in the slow suite) with `compare` at level
+Every setting is compared at both sizes (half of them, and the larger size, in the slow suite) with `compare` at level
 0.01/2 (two looks); the theory is sampled, and its standard errors are part of the error bars. The variance of the loss
 of single runs around the theory must fall as 1/D: from 200 to 800 by 4. Times within a run are strongly correlated, so
 that 30 seeds give an estimate with no more than 30 degrees of freedom; the bounds are those of the F distribution at
@@ -69,7 +69,13 @@ def test_theory_agrees_with_training_at_3500(setting):
     check_agreement(setting, 3500, 6)
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+QUICK = ("few examples", "rich", "noise and decay", "tanh, steps")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SETTINGS],
+)
 def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
     problem, step, theory = check_agreement(setting, 1000, 10)
     variance = {}
@@ -92,6 +98,7 @@ def test_responses_agree_with_training():
         assert (table["rms_per_cent"] < 10).all(), table
 
 
+@pytest.mark.slow
 def test_the_delay_of_a_setting_that_groks():
     """γ = 3, α = 0.5, ε = 0.3: train and test loss drop in training when the theory says, test five times later."""
     problem = quadratic(0.5, 0.3, 3.0, 0.3, 80.0)

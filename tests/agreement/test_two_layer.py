@@ -1,8 +1,9 @@
 """Theory against finite networks trained by SGD, at N = 500, 1000 and 2000.
 
-Every setting is compared at every size with `compare` at level 0.01/3 (three looks), strictly at the largest size. The
-scatter of single runs around the theory must fall as 1/√N from 500 to 2000, i.e. by 2; with ten seeds and the few
-independent time scales of a run its estimate is good to about a quarter, whence the bounds 1.4 and 2.9.
+Every setting, some of them in the slow suite, is compared at every size with `compare` at level 0.01/3 (three looks),
+strictly at the largest size. The scatter of single runs around the theory must fall as 1/√N from 500 to 2000, i.e. by
+2; with ten seeds and the few independent time scales of a run its estimate is good to about a quarter, whence the
+bounds 1.4 and 2.9.
 """
 
 import numpy as np
@@ -44,8 +45,13 @@ SETTINGS = {
     "schedule": committee(2, 2, ld.WarmUp(4.0, ld.ExponentialDecay(3.0, 0.1)), noise=0.3),
 }
 
+QUICK = ("K = M", "K > M", "noise", "trained readout", "relu")
 
-@pytest.mark.parametrize("setting", SETTINGS)
+
+@pytest.mark.parametrize(
+    "setting",
+    [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SETTINGS],
+)
 def test_theory_agrees_with_sgd_and_the_deviation_shrinks(setting):
     problem = SETTINGS[setting]
     theory = ld.solve(problem, save_at=TIMES)

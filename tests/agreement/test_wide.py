@@ -47,10 +47,14 @@ def check_agreement(asked, size, seeds):
 
 
 SLOW = {
+    "tanh, lazy",
     "tanh, three layers",
     "erf, one layer",
     "erf, three layers",
     "relu, three layers",
+    "weight decay",
+    "momentum",
+    "two outputs",
     "biases, logistic",
     "three layers",
     "linear",

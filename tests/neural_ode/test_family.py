@@ -248,6 +248,22 @@ def test_masks_of_one_euler_step_by_hand():
     np.testing.assert_allclose(made[1].loss, made[0].loss, rtol=ROUNDING)
 
 
+def test_masks_at_two_short_times_by_hand():
+    """h → 0, N = 2: y_n − x_n = nhu, and the gradient is that of (ε_1 + 4ε_2)u, of which N has the second moment."""
+    rho, h = 0.3, 1e-5
+    N = []
+    for visible, mask in ((1.0, "observation"), (rho, "observation"), (rho, "trajectory")):
+        data = ld.Stream(observations=ld.Observations([h, 2 * h], visible, mask))
+        asked = problem(data, time=2 * h, steps=2)
+        with float64():
+            flow = flow_of(asked.network, data)
+            made = epoch(flow, teacher_of(flow), overlaps_of(start_of(asked.network)))
+            N.append(float(made.N[0, 0]))
+    # Relative errors are of order h.
+    np.testing.assert_allclose(N[1] / N[0], (17 * rho + 8 * rho**2) / 25, rtol=10 * h)
+    np.testing.assert_allclose(N[2] / N[0], rho, rtol=10 * h)
+
+
 def test_without_delay_a_context_is_the_state_itself():
     """Δ = 0: G(q, m, s = q); and a field that ignores its second state does not feel a delay."""
     same = ld.solve(problem(field=CONTEXT, delay=0.0))
@@ -327,3 +343,30 @@ def test_the_map_is_differentiable():
         value = jax.jit(last)
         slope = jax.jit(jax.grad(last))(1.0)
         np.testing.assert_allclose(slope, (value(1.00001) - value(0.99999)) / 2e-5, rtol=1e-7)
+
+
+@pytest.mark.parametrize("data", [ld.Stream(chained=True), ld.Dataset(examples=2, batch=1)])
+def test_either_state_of_a_field_remembers(data):
+    """Δ = 0 and G(s, m) in the place of G(q, m): all memory is then that of the second state."""
+    first = ld.solve(problem(data, field="0.2*m + 0.8*q*m + 0.4*q**2"))
+    second = ld.solve(problem(data, field="0.2*m + 0.8*s*m + 0.4*s**2", delay=0.0))
+    for name in first.data:
+        np.testing.assert_allclose(second[name], first[name], atol=10 * ROUNDING)
+
+
+@pytest.mark.parametrize(
+    "data", [ld.Stream(batch=2), ld.Stream(chained=True), ld.Dataset(examples=2, batch=1)]
+)
+def test_amplitude_and_control_have_one_gradient_where_the_field_is_linear_in_the_control(data):
+    """⟨π, r(y, θ)⟩ = θ·∇_θ⟨π, r(y, θ)⟩: a_k(a_k − a_{k+1})/η_a = σ(Q_k − C_θ(k+1, k))/η, neuron by neuron."""
+    found = ld.solve(
+        problem(data, field=[[0, 0.2], [0, 0.8], [0, 0.3]], amplitude_rate=0.3,
+                amplitudes=[1.0, 0.7], teacher_amplitudes=[1.0, 0.5], train_amplitudes=True)
+    )  # fmt: skip
+    a, C = found["a"].values, found["C_theta"].values
+    k = np.arange(len(a) - 1)
+    for unit in range(2):
+        of_amplitude = a[:-1, unit] * (a[:-1, unit] - a[1:, unit]) / 0.3
+        of_control = 0.75 * (C[k, unit, k, unit] - C[k + 1, unit, k, unit]) / 0.5
+        np.testing.assert_allclose(of_amplitude, of_control, atol=ROUNDING)
+        assert np.max(np.abs(of_control)) > 0.01

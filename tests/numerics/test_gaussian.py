@@ -46,6 +46,12 @@ def moments(student, teacher, C, s, K, rule=None, second_order=True):
         return jax.device_get(compute(student, teacher, C, s, K, rule, second_order))
 
 
+def replicates(student, teacher, C, s, K, rule):
+    """Mean and standard error over the replicates of a rule."""
+    compute = jax.jit(rule_moments, static_argnums=4)
+    return jax.device_get(compute(student, teacher, C, s, K, rule))
+
+
 @functools.cache
 def compiled(function, places):
     return jax.jit(lambda activation, C: function(activation, C, *places))
@@ -147,7 +153,7 @@ def test_a_rule_agrees_with_the_closed_form_within_its_error(K, M):
     exact = moments(Erf(), Erf(), C, s, K)
     with float64():
         rule = gaussian_rule(K + M, 2**12, 8, seed=2)
-        mean, error = jax.device_get(rule_moments(Erf(), Erf(), C, s, K, rule))
+        mean, error = replicates(Erf(), Erf(), C, s, K, rule)
         single = float(loss(Erf(), Erf(), C, s, K, rule.replicate(0)))
     for name in exact._fields:
         deviation = np.abs(getattr(mean, name) - getattr(exact, name))
@@ -165,7 +171,7 @@ def test_a_rule_works_on_singular_covariances(case):
     C, s = problem(4, 2, rank=2, seed=8) if case == "regular" else degenerate()
     with float64():
         rule = gaussian_rule(6, 2**13, 8, seed=3)
-        mean, error = jax.device_get(rule_moments(Erf(), Erf(), C, s, 4, rule))
+        mean, error = replicates(Erf(), Erf(), C, s, 4, rule)
     exact = moments(Erf(), Erf(), C, s, 4)
     for name in exact._fields:
         deviation = np.abs(getattr(mean, name) - getattr(exact, name))
@@ -184,9 +190,8 @@ def test_mixed_pairs_agree_with_plain_sampling(student, teacher):
     C, s = problem(K, M, seed=11)
     u = np.random.default_rng(0).multivariate_normal(np.zeros(K + M), C, 10**6)
     with float64():
-        mean, error = jax.device_get(
-            rule_moments(student, teacher, C, s, K, gaussian_rule(K + M, 2**12, 8, seed=2))
-        )
+        rule = gaussian_rule(K + M, 2**12, 8, seed=2)
+        mean, error = replicates(student, teacher, C, s, K, rule)
         g = np.concatenate([student(u[:, :K]), teacher(u[:, K:])], axis=1)
         slope = np.asarray(student.derivative(u[:, :K]))
     epsilon = g @ s

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import time
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -129,7 +130,13 @@ def test_average_of_one_step_is_the_right_hand_side(case):
 
 def _velocity(system, start):
     """The right-hand side, averaged over the quadrature rules where it has no closed form."""
-    rules = quadrature_rules(system, start.v.shape[0], ld.OrderParameterODE(), seed=0)
+    return _averaged(
+        system, start, quadrature_rules(system, start.v.shape[0], ld.OrderParameterODE(), seed=0)
+    )
+
+
+@eqx.filter_jit
+def _averaged(system, start, rules):
     if rules is None:
         return system.velocity(0.0, start, None)
     every = jax.vmap(lambda rule: system.velocity(0.0, start, rule))(rules)

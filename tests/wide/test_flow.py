@@ -130,7 +130,7 @@ SAMPLED = {"tanh": (256, 32), "relu": (1024, 24)}
 """Samples of a batch, and steps of the descent next to it."""
 
 
-@pytest.mark.parametrize("activation", SAMPLED)
+@pytest.mark.parametrize("activation", ["tanh", pytest.param("relu", marks=pytest.mark.slow)])
 def test_flow_of_deep_sampled_networks(activation):
     """At the default tolerance it converges, to small steps of the same theory and to networks, within the errors."""
     samples, steps = SAMPLED[activation]

@@ -21,6 +21,7 @@ MAKERS = {
     "neural-ode-gradient": drawn.gradients,
     "neural-ode-stability": drawn.stability,
     "neural-ode-chaos": drawn.chaos,
+    "neural-ode-adjoint": drawn.adjoints,
     "neural-ode-reuse": drawn.reuse,
 }
 # Small enough for seconds; the panels and curves are those of the real figures.
@@ -29,6 +30,7 @@ TINY: dict[str, dict[str, Any]] = {
     "neural-ode-gradient": {"size": 6, "seeds": 2, "steps": 11},
     "neural-ode-stability": {"times": (1.0,), "steps": 30, "size": 6, "seeds": 1},
     "neural-ode-chaos": {"count": 4, "grids": (0.1, 0.05), "time": 4.0},
+    "neural-ode-adjoint": {"time": 2.0, "short": 0.6, "size": 6, "seeds": 2},
     "neural-ode-reuse": {"sizes": (6, 8), "seeds": 2, "steps": 4, "examples": (1, 2)},
 }
 
@@ -56,7 +58,11 @@ def test_a_figure_is_registered_with_a_caption_and_a_reference(name):
     assert "Urbani" in figure.reference
     assert 0 < figure.minutes <= 3
     assert figure.make is MAKERS[name]
-    trained = () if name == "neural-ode-chaos" else ("η = ", "T = ", "h = ", "σ = ", "d = ")
+    trained = (
+        ()
+        if name in ("neural-ode-chaos", "neural-ode-adjoint")
+        else ("η = ", "T = ", "h = ", "σ = ", "d = ")
+    )
     for parameter in ("G(q, ", "μ̂(z) = z", *trained):
         assert parameter in figure.caption
 
@@ -170,3 +176,13 @@ def test_one_reused_trajectory_is_fitted_without_learning_and_fresh_ones_teach()
     assert float(final["one"]["train_loss"][-1]) < 0.1 * test["one"]
     assert test["one"] > test["two"] > test["chained"] > test["fresh"]
     assert float(final["chained"]["train_loss"][-1]) < test["chained"]
+
+
+def test_the_truncated_adjoint_grows_faster(tiny):
+    figure, _ = tiny["neural-ode-adjoint"]
+    for panel in figure.axes:
+        found = lines(panel)
+        assert found["truncated adjoint"][1][0] > found["true adjoint"][1][0]
+        # Both start from the same end vector.
+        ends = [found[f"{kind} adjoint"][1][-1] for kind in ("true", "truncated")]
+        assert ends[0] == pytest.approx(ends[1], rel=1e-12)

@@ -81,7 +81,7 @@ def check_law(asked, d, seeds):
     comparison = ld.compare(theory, extrapolated(*runs), level=LEVEL, finite_size=0)
     assert comparison.agrees, comparison
     assert {"Q", "m", "test_loss"} <= set(comparison.table.index)
-    assert ("a" in comparison.table.index) == asked.network.train_amplitudes
+    assert ("a" in comparison.table.index) != asked.network.one_unit
 
 
 @pytest.mark.parametrize("setting", QUICK)

@@ -1,17 +1,22 @@
-"""Neural ODEs: the map against training, against the theory with memory, and against plain NumPy; how the cost grows.
+"""Neural ODEs: the map against training, the theory with memory, plain NumPy, and a map written for one control.
 
-Everything on one thread.
+What the members of the family cost, and how the cost grows. Everything on one thread.
 """
 
 import time
 from unittest import mock
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import threadpoolctl
 
 import learndyn as ld
+from benchmarks import one_unit_map
 from benchmarks.timing import best, row
+from learndyn.neural_ode import map
+from learndyn.numerics.precision import float64
 
 FIELD = ld.PolynomialField(np.array([[0.0, 0.0], [0.0, 0.8], [0.4, 0.0]]))
 """G(q, m) = 0.8 q m + 0.4 q²."""
@@ -125,6 +130,75 @@ def against_plain(steps: int, epochs: int) -> None:
     print(f"    the two differ by {np.max(np.abs(curves - plain(steps, epochs))):.1g}")
 
 
+def against_one_unit(steps: int, epochs: int) -> None:
+    """The map of the family, asked for one control, against one written for it, both of them compiled.
+
+    First the training steps alone, then the whole call, which also prepares them, runs them in pieces that are watched
+    for divergence, and records.
+    """
+    asked = problem(steps, epochs)
+    saved = np.array([0, epochs])
+    with float64():
+        made = map.setting_of(asked, saved)
+        x = map.teacher_of(made.flow)
+        etas = jnp.full((epochs + 1, 2), asked.training.learning_rate)
+        compiled = eqx.filter_jit(map.steps)
+
+    def trained():
+        given = (made.flow, x, made.rule, made.start, made.M_saved, etas, 0, jnp.asarray(saved))
+        with float64():
+            return jax.block_until_ready(compiled(*given))[2]
+
+    def whole():
+        with float64():
+            return map.curves(asked, saved, lambda done: None)
+
+    def special():
+        return jax.block_until_ready(one_unit_map.curves(asked))
+
+    found, expected = trained(), special()
+    shown = {"test_loss": found["test_loss"], "Q": found["Q"][:, 0, 0], "m": found["m"][:, 0, 0]}
+    apart = max(float(np.max(np.abs(shown[name] - expected[name]))) for name in shown)
+    if not apart < 1e-12:
+        raise AssertionError(f"the two maps differ by {apart:.1g}")
+    whole()
+    # Turn by turn, so that all meet the same load of the machine.
+    turns = [[best(one, 1) for one in (trained, whole, special)] for _ in range(9)]
+    steps_alone, in_all, reference = np.min(turns, axis=0)
+    what, words = f"map, N = {steps}, {epochs} steps", "one written for one control"
+    row(what, steps_alone, words, reference)
+    row(f"{what}, the whole call", in_all, words, reference)
+    print(f"    the two differ by {apart:.1g}")
+
+
+def family(steps: int, epochs: int) -> None:
+    """What members of the family cost, in units of one neuron with one window."""
+    context = ld.PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.4, 0.4]]]))
+    members: dict[str, dict] = {
+        "one neuron": {},
+        "3 neurons of own fields": {"amplitudes": [1.0] * 3, "teacher_amplitudes": [1.0] * 3},
+        "3 neurons of one field": {
+            "amplitudes": [1.0] * 3,
+            "teacher_amplitudes": [1.0] * 3,
+            "own_fields": False,
+        },
+        "2 windows": {"windows": 2},
+        "a delay": {"field": context, "delay": 0.5},
+        "a stack": {"driven": context},
+    }
+    asked = []
+    for settings in members.values():
+        given = {"field": FIELD, "control_ratio": 0.75, "time": 1.0, "steps": steps} | settings
+        asked.append(
+            ld.Problem(ld.NeuralODE(**given), ld.Stream(), ld.GradientDescent(0.1, steps=epochs))
+        )
+        ld.solve(asked[-1], save_at=2)
+    turns = [[best(lambda p=p: ld.solve(p, save_at=2), 1) for p in asked] for _ in range(5)]
+    first, *others = np.min(turns, axis=0)
+    for name, seconds in zip(list(members)[1:], others, strict=True):
+        row(f"{name}, N = {steps}, {epochs} steps", seconds, "one neuron", first)
+
+
 def power(what: str, sizes, run, repeat: int = 3) -> None:
     """The exponent of the time, fitted to all sizes and between the largest two; the first call compiles."""
     seconds = [best(lambda size=size: run(size), repeat) for size in sizes]
@@ -141,6 +215,10 @@ def run() -> None:
         against_memory(10, 30)
         against_plain(10, 100)
         against_plain(40, 50)
+        for steps in (8, 20, 50):
+            against_one_unit(steps, 320)
+        for steps in (8, 20):
+            family(steps, 320)
         power("map, against N, 31 steps", [20, 40, 80, 160], lambda N: solved(N, 31))
         power("map, against training steps, N = 20", [127, 511, 2047], lambda E: solved(20, E))
         power("memory, against N, 10 steps", [10, 20, 40], lambda N: solved(N, 10, "memory"), 2)

@@ -170,7 +170,7 @@ class Observations(Part):
     "observation" or once for the whole "trajectory". `weight` (w) is that of every observation.
     """
 
-    times: tuple = static_field(_times)
+    times: Any = static_field(_times)
     visible: float = field(number(above=0, maximum=1), default=1.0)
     mask: str = static_field(choice("observation", "trajectory"), default="observation")
     weight: float = field(number(above=0), default=1.0)

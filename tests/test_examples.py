@@ -124,6 +124,7 @@ def test_the_schedule_that_the_gradient_finds_beats_the_best_constant_rate(tmp_p
         assert abs(mean - theory) < 4 * error + theory / 400
 
 
+@pytest.mark.slow
 def test_the_deep_linear_example_agrees(tmp_path):
     outcome = python(EXAMPLES / "deep_linear.py", folder=tmp_path)
     assert outcome.stderr == ""
@@ -175,3 +176,19 @@ def test_wide_networks_follow_the_theory_and_not_its_approximations(tmp_path):
     assert abs(final["theory"][0] - mean) < 5.4 * spread
     assert final["static kernel"][0] > mean + 20 * spread
     assert final["gradient independence"][0] > mean + 10 * spread
+
+
+@pytest.mark.slow
+def test_superfluous_neurons_vanish_and_the_sum_of_two_windows_is_learned_first(tmp_path):
+    code = "import neural_ode_family; neural_ode_family.main(size=40, seeds=6)"
+    outcome = python("-c", code, folder=tmp_path, path=[EXAMPLES])
+    assert outcome.stderr == ""
+    assert outcome.stdout.count("agreement in every observable") == 2
+    assert (tmp_path / "neural_ode_family.png").stat().st_size > 0
+    found = dict(line.split(": ") for line in outcome.stdout.splitlines() if "theory: " in line)
+    first, *others = (float(a) for a in found["amplitudes, theory"].strip("[]").split())
+    assert max(map(abs, others)) < 0.1 < 2 < first
+    # Both end at 1: the mean of the two controls is there, their order is not.
+    learned, order = (float(found[name]) for name in list(found)[1:])
+    assert abs(learned - 1) < 0.05
+    assert order < 0.7

@@ -1,9 +1,11 @@
 """Teacher-student neural ODEs, trained through the adjoint.
 
-The fields (`fields.py`), the units that move in them (`units.py`), sums over units (`kernel.py`), one training step in
-the limit (`epoch.py`), the map of fresh trajectories (`map.py`), the process of correlated ones (`engine.py`,
-`correlated.py`), which of them solves what (`dmft.py`), and finite systems (`finite.py`, `flows.py`, `probes.py`,
-`tensor_field.py`).
+The fields (`fields.py`), the units that move in them (`units.py`) and sums over these (`kernel.py`). In the limit: what
+a training step is made from (`setting.py`), its sweeps forward (`trajectories.py`) and backward (`adjoint.py`), the
+step (`epoch.py`), the map of fresh trajectories (`map.py`), the process of correlated ones (`engine.py`, `memory.py`,
+`correlated.py`), and which of them solves what (`dmft.py`). Finite systems (`finite.py`): one of them in training
+(`training_run.py`), its trajectories (`flows.py`), what is measured along them (`probes.py`), and drawn fields
+(`tensor_field.py`, `monomials.py`).
 """
 
 from pathlib import Path

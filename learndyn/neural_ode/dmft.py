@@ -7,13 +7,13 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.neural_ode import correlated, map
-from learndyn.neural_ode.epoch import flow_of
 from learndyn.neural_ode.observables import (
     coordinates,
     inference_steps,
     observables,
     within_training,
 )
+from learndyn.neural_ode.setting import flow_of
 from learndyn.numerics.richardson import richardson
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, choice, field, whole
@@ -23,7 +23,7 @@ from learndyn.theory import Curves
 class DynamicalMeanField(Part):
     """The limit d → ∞ of a neural ODE, exact on the Euler grid of the finite system.
 
-    `form` is "map" (two numbers a training step; for fresh trajectories in a field that depends on the state), or
+    `form` is "map" (a few numbers a training step; for fresh trajectories in a field that depends on the state), or
     "memory" (correlations of all training steps; any data), or "auto": the map where it holds. With `extrapolation` k
     the Euler step is also halved 1 … k times, and the results are extrapolated to continuous time; the evidence states
     the accuracy. At the training steps `inference_steps` correlations and responses along the flow are recorded too.
@@ -138,7 +138,7 @@ def _one_grid(problem, method: DynamicalMeanField, form: str, saved, report) -> 
     where = np.flatnonzero(np.isin(reached, saved))
     looked = [
         _inside(problem, found, i, int(reached[i]))
-        for i in np.flatnonzero(np.isin(reached, wanted))
+        for i in np.flatnonzero(np.isin(reached, wanted)).tolist()
     ]
     kept = {name: values[where] for name, values in found.items() if name != "C_theta"}
     C = np.take(found["C_theta"], where, axis=0)

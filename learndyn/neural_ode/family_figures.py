@@ -57,7 +57,7 @@ def neurons(report, size: int = 100, seeds: int = 10, steps: int = 60):
     problem = asked(network, 2.0, steps)
     few = some_steps(steps)
     theory, runs = solve(problem, save_at=steps + 1), simulate(problem, size, seeds, save_at=few)
-    report(0.9)
+    report(1.0)
     a, M, Q = (theory[name].values for name in ("a", "m", "Q"))
     measured = {name: runs[name].values for name in ("a", "m", "Q")}
     for unit, colour in zip(range(3), COLOURS, strict=False):

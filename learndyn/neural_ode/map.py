@@ -16,23 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from learndyn.neural_ode.epoch import (
-    Epoch,
-    Flow,
-    Overlaps,
-    Trajectory,
-    epoch,
-    flow_of,
-    overlaps_of,
-    teacher_of,
-)
+from learndyn.neural_ode.epoch import Epoch, epoch
+from learndyn.neural_ode.setting import DIVERGED, Flow, Overlaps, flow_of, overlaps_of
+from learndyn.neural_ode.trajectories import Trajectory, teacher_of
 from learndyn.neural_ode.units import start_of
 from learndyn.training import as_schedule, rates
 
 CHUNK = 32
 """At most so many training steps are compiled into one call: then progress is shown, and divergence noticed."""
-DIVERGED = 1e10
-"""Training has diverged where the loss or a control exceeds this."""
 
 
 class State(NamedTuple):

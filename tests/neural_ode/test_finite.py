@@ -11,7 +11,6 @@ import pytest
 from learndyn.activations import Polynomial, as_activation
 from learndyn.data import Dataset, Stream
 from learndyn.errors import NotEnoughMemory, ProblemError
-from learndyn.neural_ode import finite as module
 from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory
 from learndyn.neural_ode.flows import (
     Path,
@@ -22,6 +21,7 @@ from learndyn.neural_ode.flows import (
     sphere,
 )
 from learndyn.neural_ode.network import NeuralODE
+from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
 from learndyn.problem import Problem
@@ -462,7 +462,7 @@ def test_too_large_a_system_is_refused_before_it_is_drawn(monkeypatch):
     def no_draw(*_):
         raise AssertionError
 
-    monkeypatch.setattr(module.TensorField, "draw", no_draw)
+    monkeypatch.setattr(TensorField, "draw", no_draw)
     with pytest.raises(
         NotEnoughMemory, match=r"dimension d = 100000 .* use a smaller d, or a field"
     ):

@@ -57,8 +57,9 @@ class Theory:
     - `trace(problem, method, save_at) -> dict of arrays`: the same as a pure JAX function, or None.
     - `finite(problem, size, method, save_at) -> run`, with `run(seed, report) -> Curves`: one finite network. The same
       seed gives the same result whatever else runs; `report` may raise to stop the run.
-    - `many(problems, method, save_at, seed) -> list of Curves`: the limits of problems that differ in numbers only, in
-      one call; None where they cannot be solved so, or it does not pay.
+    - `many(problems, method, save_at, seed, wanted) -> list of Curves`: the limits of problems that differ in numbers
+      only, in one call; None where they cannot be solved so, or it does not pay. `wanted` names the observables that
+      are asked for, None if all are; others need not be made.
     - `parallel(problem, method)`: how several such problems are best solved at a time: on "threads" (what releases
       Python's lock), "alone" (what uses all cores by itself) or in "processes".
     - `applies(problem) -> bool`: which problems of these types the theory is for; all unless given.

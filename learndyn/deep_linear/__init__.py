@@ -1,10 +1,11 @@
 """Deep linear networks from random initialisation: the limit of large width, data and dimension (`causal.py`, in two
-forms, `rows.py` and `innovation.py`) and the finite networks it describes (`finite.py`)."""
+forms, `rows.py` and `innovation.py`; `together.py` for many problems) and the finite networks it describes
+(`finite.py`)."""
 
 from pathlib import Path
 
 from learndyn.data import Dataset, Population, Stream
-from learndyn.deep_linear import causal, finite
+from learndyn.deep_linear import causal, finite, together
 from learndyn.deep_linear import figures as figures
 from learndyn.deep_linear import residual_figures as residual_figures
 from learndyn.deep_linear.network import DeepLinear
@@ -47,6 +48,7 @@ for _data, _name, _summary in (
             template=_folder / f"{_name}.toml",
             demo_size=400,
             applies=_feedforward,
+            many=together.solve_many,
             **_shared,
         )
     )

@@ -17,7 +17,7 @@ from learndyn.deep_linear.infinite_depth import (
 )
 from learndyn.deep_linear.innovation import solve_innovation
 from learndyn.deep_linear.observables import observables
-from learndyn.deep_linear.setting import DIVERGED, POPULATION, STREAM, Setting, setting
+from learndyn.deep_linear.setting import POPULATION, STREAM, Setting, setting
 from learndyn.errors import NotConverged, NoTheory, ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps
@@ -76,14 +76,20 @@ def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
     coarse = setting(problem, method.bins // 2) if made.grouped else None
     share = 1.0 if coarse is None else 0.7
     arrays, reached, evidence = solver(problem, method, made, saved, lambda x: report(share * x))
-    kept = saved[saved < reached]
     if coarse is not None:
         # The error of grouping modes falls as 1/bins², so that a third of the difference is left.
+        kept = saved[saved < reached]
         rest = solver(problem, method, coarse, kept, lambda x: report(share + (1 - share) * x))
         for name, values in rest[0].items():
             if rest[1] >= reached:
                 error = float(np.max(np.abs(values - arrays[name]), initial=0.0)) / 3
                 evidence["accuracy"][name] = evidence["accuracy"].get(name, 0.0) + error
+    return curves_of(problem, form, made, saved, reached, arrays, evidence)
+
+
+def curves_of(problem, form: str, made, saved, reached: int, arrays: dict, evidence: dict):
+    """The curves from arrays at those of the `saved` steps that come before `reached`."""
+    kept = saved[saved < reached]
     return Curves(
         observables(arrays),
         kept,
@@ -168,14 +174,20 @@ def _by_rows(problem, method: Causal, made, saved, report):
             residual.advance_residual(first, last, found, blocks, w, float(made.branch))
 
     reached = _advance(advance, found, w, steps + 1, report)
+    arrays, evidence = read_off(found, w, made, saved, reached, method.ensembles)
+    return arrays, reached, evidence
+
+
+def read_off(found: rows.Rows, w, made, saved, reached: int, ensembles=False, wanted=None):
+    """The wanted observables (all of them for None) of a row recursion before training diverged, and the evidence."""
     kept = saved[saved < reached]
     functions = Functions(found, w, made, kept if len(kept) else np.zeros(1, dtype=int))
-    arrays = functions.losses() | functions.correlations() | functions.responses()
-    if method.ensembles:
+    arrays = functions.some(wanted)
+    if ensembles:
         arrays |= functions.overlaps()
     if not len(kept):
         arrays = {name: _no_steps(values) for name, values in arrays.items()}
-    return arrays, reached, {"edge_of_stability": functions.edge(), "accuracy": {}}
+    return arrays, {"edge_of_stability": functions.edge(), "accuracy": {}}
 
 
 def _no_steps(values: np.ndarray) -> np.ndarray:
@@ -185,20 +197,14 @@ def _no_steps(values: np.ndarray) -> np.ndarray:
 
 def _advance(advance, found: rows.Rows, w: rows.Weights, count: int, report) -> int:
     """Compute `count` rows by `advance(first, last)`; the number of them before training diverged."""
-    first, modes = 0, len(w.lam)
-    limit = np.inf
+    first, start = 0, 0.0
     while first < count:
         # Equal work in each piece: the cost of a row grows with its square.
         last = min(count, max(first + 16, int(first * 1.05)))
         advance(first, last)
-        Nc = w.outputs
-        new = slice(first * Nc, last * Nc)
-        diagonal = np.einsum("kii->ki", found.pairs[:modes, rows.CG])[:, new]
-        with np.errstate(over="ignore", invalid="ignore"):
-            loss = (w.omega @ diagonal).reshape(last - first, Nc).sum(axis=1)
-        if first == 0:
-            limit = DIVERGED * max(loss[0], 1e-300)
-        bad = ~(np.abs(loss) < limit)
+        loss = rows.errors(found, w, first, last)
+        start = loss[0] if first == 0 else start
+        bad = rows.diverged(loss, start)
         if bad.any():
             return first + int(np.argmax(bad))
         first = last

@@ -9,13 +9,16 @@ import numpy as np
 
 from learndyn.theory import Observable
 
-LOSSES = {
-    "test_loss": "test loss ⟨(y − f)²⟩, noise included",
-    "train_loss": "training loss ⟨(y − f)²⟩",
+DECOMPOSITION = {
     "bias": "bias of the test loss",
     "width_variance": "variance of the test loss from the finite width",
     "data_variance": "variance of the test loss from the finite data",
     "alignment": "cosine of network function and target",
+}
+LOSSES = {
+    "test_loss": "test loss ⟨(y − f)²⟩, noise included",
+    "train_loss": "training loss ⟨(y − f)²⟩",
+    **DECOMPOSITION,
     "overlap_same_data": "error overlap of networks that share the data only",
     "overlap_same_weights": "error overlap of networks that share the initial weights only",
 }

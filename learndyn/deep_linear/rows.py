@@ -31,9 +31,10 @@ the corrections listed in the docs.
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
-from learndyn.deep_linear.setting import DATASET, STREAM, Setting
+from learndyn.deep_linear.setting import DATASET, DIVERGED, STREAM, Setting
 from learndyn.numerics.lower import (
     both_sides_of_lower,
     compiled,
@@ -46,6 +47,9 @@ from learndyn.numerics.lower import (
 
 HU, HR, GU, CH, CG, F = range(6)
 M, K = range(2)
+
+# Calls that pass all weights would take a tenth of a run of 25 steps.
+inlined = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True, forceinline=True)
 
 
 class Rows(NamedTuple):
@@ -61,7 +65,10 @@ class Rows(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The training rule and the constants of the recursion, for compiled code."""
+    """The training rule and the constants of the recursion, for compiled code.
+
+    `increments` and `ones` are γ_0 and 1 at every step: the weights a, b with which mix(C̃_g) = C_g.
+    """
 
     kappa: np.ndarray
     d: np.ndarray
@@ -78,6 +85,8 @@ class Weights(NamedTuple):
     omega: np.ndarray
     gram: np.ndarray
     outputs: int
+    increments: np.ndarray
+    ones: np.ndarray
 
 
 def empty_rows(setting: Setting, steps: int) -> Rows:
@@ -113,17 +122,44 @@ def weights(setting: Setting, kappa, d) -> Weights:
         omega=setting.omega,
         gram=np.ascontiguousarray(setting.gram),
         outputs=setting.outputs,
+        increments=np.full(len(d), setting.gamma),
+        ones=np.ones(len(d)),
     )
 
 
-@compiled
+def errors(rows: Rows, w: Weights, first: int, last: int) -> np.ndarray:
+    """Σ_c C_v(t, t) for the steps `first` … `last` − 1."""
+    each = np.diagonal(rows.pairs[: len(w.lam), CG], axis1=1, axis2=2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = w.omega @ each[:, first * w.outputs : last * w.outputs]
+        return total.reshape(last - first, w.outputs).sum(axis=1)
+
+
+def diverged(error, start: float) -> np.ndarray:
+    """Where training has diverged, from the error and its value at the start."""
+    return ~(np.abs(error) < DIVERGED * max(start, 1e-300))
+
+
+@inlined
+def _step(j, Nc):
+    """t of the composite index j = (t, c); a division only where there is more than one output."""
+    return j if Nc == 1 else j // Nc
+
+
+@inlined
+def _zero(j, Nc):
+    """The composite index (0, c) of j = (t, c)."""
+    return 0 if Nc == 1 else j % Nc
+
+
+@inlined
 def mix(C, i, w, a, b, factor, out):
     """out[j] = factor · mix(C)(i, j) for j ≤ i, with weights a, b at each step."""
     Nc = w.outputs
     zero_i = i % Nc
     a_i, b_i = a[i // Nc], b[i // Nc]
     for j in range(i + 1):
-        zero_j, s = j % Nc, j // Nc
+        zero_j, s = _zero(j, Nc), _step(j, Nc)
         high, low = max(zero_i, zero_j), min(zero_i, zero_j)
         value = b_i * b[s] * C[high, low]
         if s > 0:
@@ -135,28 +171,28 @@ def mix(C, i, w, a, b, factor, out):
         out[j] = factor * value
 
 
-@compiled
+@inlined
 def _times_mixing(row, i, w, a, b, factor, out):
     """out = factor · row E: out[j] = a_j row[j] for steps after 0, out[(0, c)] = Σ_s b_s row[(s, c)]."""
     Nc = w.outputs
     for c in range(min(Nc, i + 1)):
         out[c] = 0.0
     for j in range(i + 1):
-        s = j // Nc
+        s = _step(j, Nc)
         if s > 0:
             out[j] = factor * a[s] * row[j]
-        out[j % Nc] += factor * b[s] * row[j]
+        out[_zero(j, Nc)] += factor * b[s] * row[j]
 
 
-@compiled
+@inlined
 def _add_learning(C_row, i, w, m):
     """m += γ_0 (κ∘C) Γ in row i, from row i of C."""
     Nc = w.outputs
     t, gamma = i // Nc, w.gamma
     for j in range(t * Nc):
-        s = j // Nc
+        s = _step(j, Nc)
         value = gamma * w.kappa[t, s] * C_row[j]
-        m[j % Nc] += value
+        m[_zero(j, Nc)] += value
         if s > 0:
             m[j] += gamma * value
 
@@ -264,46 +300,45 @@ def _data_row(i, rows, w, su, work):
         su[j] = w.inverse_data * C_Delta[i, j]
 
 
-@compiled
+@inlined
 def readout_row(i, w, k, sr):
     """Row i of K and S_r of the last layer: those of the readout."""
     Nc = w.outputs
     t = i // Nc
     for j in range(i + 1):
         k[j] = 0.0
-        sr[j] = w.b[t] * w.b[j // Nc] if j % Nc == i % Nc else 0.0
+        sr[j] = w.b[t] * w.b[_step(j, Nc)] if _zero(j, Nc) == i % Nc else 0.0
     for j in range(i % Nc, t * Nc, Nc):
-        k[j] = w.kappa[t, j // Nc]
+        k[j] = w.kappa[t, _step(j, Nc)]
 
 
-@compiled
+@inlined
 def learnt_row(i, above, w, factor, k, full):
     """k = factor · (d(t) G_u d(s) + κ∘C_g) of the layer `above`, in row i."""
     Nc = w.outputs
     t = i // Nc
-    ones = np.ones(t + 1)
-    mix(above[CG], i, w, w.gamma * ones, ones, 1.0, full)
+    mix(above[CG], i, w, w.increments, w.ones, 1.0, full)
     for j in range(i + 1):
         k[j] = 0.0
     for j in range(t * Nc):
-        s = j // Nc
+        s = _step(j, Nc)
         k[j] = factor * (w.d[t] * w.d[s] * above[GU, i, j] + w.kappa[t, s] * full[j])
 
 
-@compiled
+@inlined
 def revealed_row(i, H_row, C_row, w, b, factor, m):
     """m = d(t) factor · H_r E + γ_0 (κ∘C_h) Γ in row i, from row i of H_r and of C_h."""
     _times_mixing(H_row, i, w, w.a, b, factor * w.d[i // w.outputs], m)
     _add_learning(C_row, i, w, m)
 
 
-@compiled
+@inlined
 def decayed_row(i, C_row, w, factor, su):
     """su = factor · d(t) C_h d(s) in row i."""
     Nc = w.outputs
     t = i // Nc
     for j in range(i + 1):
-        su[j] = factor * w.d[t] * w.d[j // Nc] * C_row[j]
+        su[j] = factor * w.d[t] * w.d[_step(j, Nc)] * C_row[j]
 
 
 @compiled
@@ -320,7 +355,7 @@ def input_backward(i, rows, w, k, sr, work):
         lam = w.lam[mode]
         for j in range(i + 1):
             k_mode[j] = lam * k[j]
-            sr_mode[j] = lam * (sr[j] + w.gram[mode, i % Nc, j % Nc])
+            sr_mode[j] = lam * (sr[j] + w.gram[mode, i % Nc, _zero(j, Nc)])
         backward(i, k_mode, sr_mode, rows.pairs[mode], rows.kernels[0, K], lam, work)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from learndyn.errors import ProblemError, nearest
+from learndyn.numerics.times import resolve_steps, resolve_times
 from learndyn.part import Part, plain, whole
 from learndyn.paths import changed, check_paths
 from learndyn.problem import Problem
@@ -163,10 +164,14 @@ def runs_of(simulate, problem: Problem) -> Runs | None:
 def tasks_of(problems: np.ndarray, method, save_at, seed: int, theory: bool, runs, observables):
     """(index of a point, task) for everything to compute."""
     wanted = None if observables is None else tuple(observables)
-    found, methods = [], {}
+    found, methods, lengths = [], {}, set()
     for index in itertools.product(*map(range, problems.shape)):
         problem = problems[index]
         known = theory_for(problem)
+        length = tuple(getattr(problem.training, name, None) for name in ("steps", "time"))
+        if length not in lengths:
+            _check_save_at(save_at, *length)
+            lengths.add(length)
         if theory:
             if known.name not in methods:
                 methods[known.name] = choose(method, known.methods, "method")
@@ -175,3 +180,11 @@ def tasks_of(problems: np.ndarray, method, save_at, seed: int, theory: bool, run
         if runs is not None:
             found.append((index, Task(problem, known, None, save_at, seed, runs, wanted)))
     return found
+
+
+def _check_save_at(save_at, steps: int | None, time: float | None) -> None:
+    """Refuse recording times that a training of this length has not got."""
+    if steps is not None:
+        resolve_steps(save_at, steps)
+    elif time is not None:
+        resolve_times(save_at, time)

@@ -21,7 +21,7 @@ from learndyn.numerics.precision import float64
 from learndyn.simulate import simulate
 from learndyn.solve import variables_of
 from learndyn.sweeps.plan import Result, Task
-from learndyn.theory import Curves, theory_for
+from learndyn.theory import Curves, Theory, theory_for
 
 TOGETHER = 64
 """Problems of one shape that are solved in one call."""
@@ -51,9 +51,10 @@ def compute(task: Task) -> Result:
 
 def _solved(task: Task) -> Result:
     """The theory, without what `solve` says about it: a dataset can take longer than the theory."""
-    theory = task.theory or theory_for(task.problem)
     with float64():
-        curves = theory.solve(task.problem, task.method, task.save_at, task.seed, lambda _: None)
+        curves = _theory(task).solve(
+            task.problem, task.method, task.save_at, task.seed, lambda _: None
+        )
     return _of(curves)
 
 
@@ -79,16 +80,22 @@ def failure(error: str, wall_time: float = 0.0) -> Result:
 
 def compute_together(tasks: list[Task]) -> list[Result]:
     """Theories of problems of one shape in one call; one by one what cannot be solved so."""
-    first, start = tasks[0], time.perf_counter()
-    theory = first.theory or theory_for(first.problem)
-    curves = None
-    if theory.many is not None and len(tasks) > 1:
+    return _together(tasks) or [compute(task) for task in tasks]
+
+
+def _together(tasks: list[Task]) -> list[Result] | None:
+    """Theories of problems of one shape in one call, None for what cannot be solved so; or a single task."""
+    if len(tasks) == 1:
+        return [compute(tasks[0])]
+    first, theory, start = tasks[0], _theory(tasks[0]), time.perf_counter()
+    curves, wanted = None, first.observables
+    if theory.many is not None:
         problems = [task.problem for task in tasks]
         # Whose error it was shows when each is solved alone.
         with float64(), contextlib.suppress(Exception):
-            curves = theory.many(problems, first.method, first.save_at, first.seed)
-    if curves is None:
-        return [compute(task) for task in tasks]
+            curves = theory.many(problems, first.method, first.save_at, first.seed, wanted)
+    if curves is None or not set(wanted or ()) <= curves[0].observables.keys():
+        return None
     share = (time.perf_counter() - start) / len(tasks)
     return [_result(task, *_of(one), share) for task, one in zip(tasks, curves, strict=True)]
 
@@ -117,6 +124,9 @@ def run_all(tasks: list[Task], scheduler: str | None, workers: int | None, done:
     ways: dict[str, list[list[Task]]] = {"threads": [], "alone": [], "processes": []}
     for way, group in _ways(tasks, cores):
         ways[way].append(group)
+    refused, ways["threads"] = _in_threads(ways["threads"], cores, done), []
+    for task in refused:
+        ways[_theory(task).parallel(task.problem, task.method)].append([task])
     # What uses all cores by itself comes one after the other, in this thread.
     for (task,) in ways["alone"]:
         done(task, compute(task))
@@ -124,11 +134,15 @@ def run_all(tasks: list[Task], scheduler: str | None, workers: int | None, done:
     _in_processes(ways["processes"], cores, done)
 
 
+def _theory(task: Task) -> Theory:
+    return task.theory or theory_for(task.problem)
+
+
 def _ways(tasks: list[Task], cores: int) -> Iterator[tuple[str, list[Task]]]:
     """How each task, or group of them, is best computed."""
     groups: dict = {}
     for task in tasks:
-        theory = task.theory or theory_for(task.problem)
+        theory = _theory(task)
         if task.runs is not None:
             # Seeds run on threads of their own, so that points come one at a time unless there are few seeds.
             yield "threads" if task.runs.seeds < cores else "alone", [task]
@@ -152,21 +166,28 @@ def shape_of(task: Task) -> tuple:
     return structure, shapes, training.time, training.steps, id(task.method)
 
 
-def _in_threads(groups: list[list[Task]], cores: int, done: Done) -> None:
+def _in_threads(groups: list[list[Task]], cores: int, done: Done) -> list[Task]:
+    """Every group on a thread; the tasks of groups that cannot be solved in one call are left to the caller."""
     if not groups:
-        return
+        return []
     seeds = max(task.runs.seeds if task.runs else 1 for task, *_ in groups)
+    refused: list[Task] = []
     # One thread of BLAS for each task: many would compete for the cores.
     single = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     with single, concurrent.futures.ThreadPoolExecutor(max(1, cores // seeds)) as pool:
-        futures = {pool.submit(compute_together, group): group for group in groups}
+        futures = {pool.submit(_together, group): group for group in groups}
         try:
             for future in concurrent.futures.as_completed(futures):
-                for task, result in zip(futures[future], future.result(), strict=True):
+                group, results = futures[future], future.result()
+                if results is None:
+                    refused += group
+                    continue
+                for task, result in zip(group, results, strict=True):
                     done(task, result)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return refused
 
 
 def _in_processes(groups: list[list[Task]], cores: int, done: Done) -> None:

@@ -137,7 +137,7 @@ def solve(problem, method: OrderParameterODE, save_at, seed: int, report) -> Cur
 
 
 def solve_many(
-    problems: list, method: OrderParameterODE, save_at, seed: int
+    problems: list, method: OrderParameterODE, save_at, seed: int, wanted=None
 ) -> list[Curves] | None:
     """`solve` for problems that differ in numbers only, side by side; None where averages need quadrature.
 

@@ -75,7 +75,7 @@ def by_rows(problem, saved=None):
     found = rows.empty_rows(made, problem.training.steps)
     rows.advance(0, problem.training.steps + 1, found, w)
     functions = Functions(found, w, made, saved)
-    return functions.losses() | functions.correlations() | functions.responses()
+    return functions.some()
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.errors import LearndynError, NotConverged
+from learndyn.deep_linear.together import solve_many as solve_deep
+from learndyn.errors import LearndynError, NotConverged, UnknownObservable
 from learndyn.numerics.precision import float64
 from learndyn.paths import changed
 from learndyn.sweeps import run
@@ -105,15 +106,15 @@ def test_what_needs_quadrature_or_jumps_of_another_number_is_not_solved_in_one_c
         assert solve_many(jumps, METHOD, 6, 0) is None
 
 
-def refuses(problems, method, save_at, seed):
+def refuses(problems, method, save_at, seed, wanted):
     raise NotConverged("not together")
 
 
-def fails(problems, method, save_at, seed):
+def fails(problems, method, save_at, seed, wanted):
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("many", [refuses, fails, lambda problems, method, save_at, seed: None])
+@pytest.mark.parametrize("many", [refuses, fails, lambda *given: None])
 def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(many):
     problems = [deep(), deep(parameterization="ntk")]
     theory = dataclasses.replace(theory_for(deep()), many=many)
@@ -123,6 +124,52 @@ def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(many):
         assert result.info["evidence"]["accuracy"] == expected.evidence["accuracy"]
         for name in expected.data.data_vars:
             np.testing.assert_array_equal(result.arrays[name].values, expected[name])
+
+
+@pytest.mark.parametrize("way", ["threads", "alone", "processes"])
+def test_what_cannot_be_solved_in_one_call_is_finished_point_by_point(monkeypatch, way):
+    """A group that is refused does not wait for its last point, and is computed the way that suits each."""
+    begun, order = [], []
+
+    def noted(one):
+        begun.append(len(order))
+        return compute(one)
+
+    theory = dataclasses.replace(
+        theory_for(deep()), many=lambda *given: None, parallel=lambda problem, method: way
+    )
+    monkeypatch.setattr(run, "compute", noted)
+    method = ld.Causal()
+    some = [task(deep(), method, theory=theory) for _ in range(4)]
+    run_all(some, None, 1, lambda one, result: order.append(one))
+    assert sorted(map(id, order)) == sorted(map(id, some))
+    if way != "threads":
+        assert begun == [0, 1, 2, 3]
+
+
+def test_only_the_observables_that_are_kept_are_asked_for():
+    asked = []
+
+    def many(problems, method, save_at, seed, wanted):
+        asked.append(wanted)
+        return solve_deep(problems, method, save_at, seed, wanted)
+
+    theory = dataclasses.replace(theory_for(deep()), many=many)
+    for wanted in (None, ("test_loss", "C_v")):
+        some = [task(deep(), theory=theory, observables=wanted) for _ in range(2)]
+        for result in compute_together(some):
+            expected = ld.solve(deep())
+            assert list(result.arrays) == list(wanted or expected.data.data_vars)
+            for name, array in result.arrays.items():
+                np.testing.assert_allclose(array.values, expected[name], rtol=1e-12, atol=1e-13)
+    assert asked == [None, ("test_loss", "C_v")]
+
+
+def test_an_observable_that_is_not_there_is_named_with_its_neighbours():
+    """What one call gave holds little but what was asked for; the hint must know all names."""
+    some = [task(deep(), observables=("test_loss", "C_hh")) for _ in range(2)]
+    with pytest.raises(UnknownObservable, match=r"did you mean.*C_h"):
+        compute_together(some)
 
 
 def test_a_single_problem_is_not_batched():
@@ -179,7 +226,9 @@ def test_processes_are_started_where_the_first_point_shows_that_it_pays(
     monkeypatch, seconds, cores, sent
 ):
     """Four points: three more of 9 s each on two cores save 13.5 s, more than starting takes."""
-    theory = dataclasses.replace(theory_for(deep()), parallel=lambda problem, method: "processes")
+    theory = dataclasses.replace(
+        theory_for(deep()), many=None, parallel=lambda problem, method: "processes"
+    )
     clock, elsewhere, done = [0.0], [], []
 
     def slow(one):

@@ -348,6 +348,9 @@ REFUSED = [
     ({"network.depth": [1]}, {"workers": 0}, "workers"),
     ({"network.depth": [1]}, {"seed": -1}, "seed"),
     ({"network.depth": [1]}, {"method": ld.OrderParameterODE()}, "method"),
+    ({"network.depth": [1]}, {"save_at": [0, 1000]}, "save_at"),
+    ({"network.depth": [1]}, {"save_at": "often"}, "save_at"),
+    ({"training.steps": [9, 6]}, {"save_at": [0, 9]}, "between 0 and 6"),
 ]
 
 

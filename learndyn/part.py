@@ -58,12 +58,14 @@ class Part(eqx.Module):
             cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     def __post_init__(self):
-        for f in dataclasses.fields(self):
+        # Reading an attribute of a module, and binding its methods, takes longer than most checks.
+        cls, values = type(self), vars(self)
+        for f in dataclasses.fields(cls):
             check = f.metadata.get("check")
             if check is not None:
-                name = f"{type(self).__name__}.{f.name}"
-                object.__setattr__(self, f.name, check(getattr(self, f.name), name))
-        self.validate()
+                name = f"{cls.__name__}.{f.name}"
+                object.__setattr__(self, f.name, check(values[f.name], name))
+        cls.validate(self)
 
     def validate(self) -> None:
         """Checks that involve several fields; called after each field has been checked."""

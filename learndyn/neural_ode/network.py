@@ -62,7 +62,7 @@ class NeuralODE(Network):
     in turn. `observations` of either say which times and components the loss sees (`Observations`): the adjoint then
     also starts, and jumps, by wε(y_n − x_n') at an observed step n.
 
-    **More than one control.** Each of the following may be given to teacher and student alike or differently:
+    **More than one control**, and more than one state:
 
     - Neurons: the drift of the student is Σ_i (a_i/h_s) r_i(y, θ_i) with its `amplitudes` a_i, h_s of them, and that
       of the teacher Σ_j (a*_j/h_t) r_j(x, θ*_j) with `teacher_amplitudes` a*_j. With `own_fields` neuron j of both has
@@ -75,10 +75,10 @@ class NeuralODE(Network):
       one: x² moves in r₂(x², x¹, θ₂). The student is given both starts; the loss is that of the second system, and
       `driver_loss` times that of the first.
 
-    Every one of these has several *units*, controls with an amplitude each (`learndyn.neural_ode.units` says in which
-    order). `initial_norm` and `initial_overlap` may then be matrices over units, student's × student's and student's
-    × teacher's; one number is the norm of every unit, and the overlap of units of the same neuron, system and time,
-    the others being orthogonal. `teacher_overlaps` are θ*_v·θ*_v'/d_θ, the unit matrix unless given.
+    Neurons, windows and systems make several *units*, controls with an amplitude each (`learndyn.neural_ode.units` says
+    in which order). `initial_norm` and `initial_overlap` may then be matrices over units, student's × student's and
+    student's × teacher's; one number is the norm of every unit, and the overlap of units of the same neuron, system and
+    time, the others being orthogonal. `teacher_overlaps` are θ*_v·θ*_v'/d_θ, the unit matrix unless given.
     """
 
     field: RandomField = checked(part(RandomField, convert=as_field))

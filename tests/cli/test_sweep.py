@@ -75,7 +75,7 @@ def giving_up(monkeypatch):
 
         usual = importlib.import_module("learndyn.sweeps.run")._solved
         monkeypatch.setattr("learndyn.sweeps.run._solved", solved)
-        monkeypatch.setattr("learndyn.sweeps.run.compute_together", one_by_one)
+        monkeypatch.setattr("learndyn.sweeps.run._together", one_by_one)
 
     return install
 

@@ -6,6 +6,7 @@ As in `test_neural_ode.py`: 2X(2d) − X(d) is compared strictly, at the level 0
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import learndyn as ld
 from tests.agreement.test_neural_ode import extrapolated
@@ -103,7 +104,8 @@ def test_the_deviation_shrinks():
             runs = ld.simulate(SETTINGS[setting], size, 40, save_at=[8], first_seed=500)
             variance[size] = float(runs[name].isel(unit=0).var("seed", ddof=1).mean())
         # Several entries of m only narrow the distribution.
-        assert 1 / 3.2 < variance[16] / variance[64] / 4 < 3.2
+        low, high = scipy.stats.f.ppf([0.0005, 0.9995], 39, 39)
+        assert low < variance[16] / variance[64] / 4 < high
 
 
 def test_the_stationary_state_of_a_noisy_chain_is_known():

@@ -5,14 +5,18 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 OLDEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
 
+# Kernels of OpenBLAS, from old processors to new ones; one that this processor cannot run is left out.
+KERNELS := Nehalem Haswell SkylakeX
+MULTIPLY := import numpy, scipy.linalg.blas as blas; a = numpy.ones((99, 99)); a @ a; blas.dgemm(1.0, a, a)
+
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow bench docs lint format lock clean
+.PHONY: help env demo test test-slow test-processors bench docs lint format lock clean
 
 help: ## list the targets
 	@echo "make <target> [PYTHON=python3] [ARGS=...]; .venv is set up on first use"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-17s %s\n", $$1, $$2 }'
 
 env: .venv/.dev ## set up .venv from the lock
 
@@ -24,6 +28,17 @@ test: .venv/.dev ## run the quick tests
 
 test-slow: .venv/.dev ## run the slow tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
+
+test-processors: .venv/.dev ## run the tests of equality with the kernels of several processors
+	@for kernel in $(KERNELS); do \
+	  export OPENBLAS_CORETYPE=$$kernel; \
+	  if $(BIN)/python -c '$(MULTIPLY)' 2> /dev/null; then \
+	    echo "kernels of $$kernel:"; \
+	    $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "bitwise and not slow" $(ARGS) || exit 1; \
+	  else \
+	    echo "kernels of $$kernel: not for this processor"; \
+	  fi; \
+	done
 
 bench: .venv/.dev ## measure speed and memory
 	$(BIN)/python -m benchmarks $(ARGS)

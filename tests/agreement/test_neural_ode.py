@@ -104,7 +104,14 @@ def test_the_deviation_shrinks(setting):
     assert low < variance[20] / variance[80] / 4 < high
 
 
-@pytest.mark.parametrize("setting", ["true gradient", "truncated gradient", "noise", "reused"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("true gradient", "truncated gradient", "noise"),
+        # Responses that vanish in the limit are rounding errors here, on some processors.
+        pytest.param("reused", marks=pytest.mark.bitwise),
+    ],
+)
 def test_inference_agrees(setting):
     """Correlations and responses along the flow, at two training steps."""
     asked = dataclasses.replace(

@@ -190,6 +190,7 @@ def test_recorded_losses_are_those_of_the_function(case):
         np.testing.assert_allclose(found["train_loss"], np.array(train)[[0, 2, 6]], rtol=1e-11)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("partners", [False, True])
 @pytest.mark.parametrize("data", [Dataset(ratio=0.8), Stream(batch_ratio=0.5, noise=0.2)])
 def test_recorded_steps_do_not_change_the_run(data, partners):
@@ -203,6 +204,7 @@ def test_recorded_steps_do_not_change_the_run(data, partners):
         np.testing.assert_array_equal(often[name][[75, 150]], seldom[name])
 
 
+@pytest.mark.bitwise
 def test_partners_do_not_change_the_run():
     setup = problem(Stream(batch_ratio=0.5, noise=0.2))
     alone, among = values(curves(setup)), values(curves(setup, partners=True))

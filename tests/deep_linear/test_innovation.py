@@ -196,6 +196,7 @@ def test_capacity_that_grows_during_training_loses_nothing():
     np.testing.assert_allclose(exact["test_loss"], expected["test_loss"], rtol=1e-10)
 
 
+@pytest.mark.bitwise
 def test_saved_steps_are_a_choice_of_all_steps():
     setting, chosen = made(widths=(0.6, 0.6), outputs=2), [0, 3, 4, 11]
     every, some = solved(setting), solved(setting, saved=chosen)

@@ -11,7 +11,7 @@ import pytest
 from learndyn.activations import Polynomial, as_activation
 from learndyn.data import Dataset, Stream
 from learndyn.errors import NotEnoughMemory, ProblemError
-from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory
+from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory, rates_of
 from learndyn.neural_ode.flows import (
     Path,
     confinement,
@@ -21,6 +21,7 @@ from learndyn.neural_ode.flows import (
     sphere,
 )
 from learndyn.neural_ode.network import NeuralODE
+from learndyn.neural_ode.probes import PROBE
 from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
@@ -162,6 +163,7 @@ def test_the_truncated_adjoint_lacks_exactly_the_slope_of_the_confinement():
     np.testing.assert_allclose(truncated - true, bracket, atol=100 * EPS)
 
 
+@pytest.mark.bitwise
 def test_both_adjoints_are_the_same_where_the_confinement_is_constant():
     found = [values(curves(problem(confinement=0.8, adjoint=one))) for one in ("true", "truncated")]
     for name in found[0]:
@@ -269,6 +271,7 @@ def test_training_is_what_the_definitions_say(data, adjoint):
             np.testing.assert_allclose(got[f"C_{pair}"][i], C, **close)
 
 
+@pytest.mark.bitwise
 def test_responses_are_derivatives_by_the_sources_along_the_probes():
     made = problem(teacher_time=0.45, **NOISY)
     found = values(curves(made, seed=3, inference_steps=[0], responses=True))
@@ -307,7 +310,8 @@ def test_responses_are_derivatives_by_the_sources_along_the_probes():
     for name, one in expected.items():
         # Central differences err by ε² times a third derivative, and by rounding over ε, with ε = 10⁻⁵.
         np.testing.assert_allclose(found[name][0], one, rtol=0, atol=1e-8)
-    assert np.max(np.abs(np.triu(found["R_yy"][0], 1))) == 0
+    # Rounding over ε: rows of a product need not round alike.
+    assert np.max(np.abs(np.triu(found["R_yy"][0], 1))) < 100 * EPS / PROBE
 
 
 def test_responses_of_a_linear_flow_are_those_of_the_limit():
@@ -341,6 +345,7 @@ def test_nothing_is_left_to_learn_with_the_control_of_the_teacher(data):
     assert np.max(found.get("train_loss", 0.0)) < 100 * EPS**2
 
 
+@pytest.mark.bitwise
 def test_a_seed_gives_the_same_curve_and_another_one_does_not():
     made = problem(**NOISY)
     first, again, other = (values(curves(made, seed=seed)) for seed in (4, 4, 5))
@@ -350,6 +355,7 @@ def test_a_seed_gives_the_same_curve_and_another_one_does_not():
     assert not np.array_equal(first["Q"][1:], other["Q"][1:])
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_what_is_recorded_does_not_change_the_curve(data):
     made = problem(data=data, steps=6, **NOISY)
@@ -357,11 +363,29 @@ def test_what_is_recorded_does_not_change_the_curve(data):
     some = as_dataset(curves(made, save_at=[1, 4], inference_steps=[5]))
     for name in some:
         axes = {axis: some[axis] for axis in some[name].dims}
-        np.testing.assert_array_equal(some[name], every[name].sel(axes))
+        # Overlaps of controls are sums of up to 2D terms, in an order that depends on how many states are recorded.
+        rounding = 2 * D * EPS if name in ("Q", "m", "C_theta") else 0.0
+        np.testing.assert_allclose(some[name], every[name].sel(axes), rtol=0, atol=rounding)
     np.testing.assert_allclose(some["inference_time"], 0.15 * np.arange(5), rtol=4 * EPS)
     assert every["step"].values.tolist() == list(range(7))
 
 
+@pytest.mark.bitwise
+@pytest.mark.parametrize("data", DATA.values(), ids=DATA)
+def test_controls_are_the_same_bit_for_bit_whatever_is_recorded(data):
+    made, trained = problem(data=data, steps=6, **NOISY), []
+    for method, steps in (
+        (AdjointDescent(inference_steps=[2, 5], responses=True), np.arange(7)),
+        (AdjointDescent(), np.array([1, 6])),
+    ):
+        run = started(made, method=method)
+        run.train(steps, rates_of(made.training, 6), lambda fraction: None)
+        trained.append(run.recorded)
+    for every, few in zip((trained[0][1], trained[0][6]), trained[1], strict=True):
+        np.testing.assert_array_equal(every.theta, few.theta)
+
+
+@pytest.mark.bitwise
 def test_chained_trajectories_are_one_long_one():
     made = problem(data=Stream(batch=2, chained=True), teacher_time=0.45, teacher_noise=0.1)
     run = started(made)

@@ -59,6 +59,7 @@ def same(found, expected, names=None):
 RECORD = {"inference_steps": [0, 2], "responses": True}
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_windows_with_equal_controls_are_one_window(data):
     one = curves(problem(data, steps=1, initial_overlap=0.3, **NOISY), inference_steps=[0])
@@ -104,6 +105,7 @@ def test_neurons_of_amplitude_zero_do_not_act_but_learn_their_amplitude():
     assert abs(found["a"][1, 1]) > 1e-4
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_a_delay_that_the_field_ignores_changes_nothing(data):
     plain = curves(problem(data, **NOISY), **RECORD)
@@ -158,6 +160,7 @@ def separate_drift(frozen):
     return type(frozen)(frozen.d, {orders[:1]: A for orders, A in frozen.A.items()})
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_seeing_the_end_in_full_is_seeing_without_observations(data):
     kind, given = type(data), {"batch": 2}
@@ -229,6 +232,7 @@ def test_responses_of_the_adjoint_see_every_observation(visible):
     np.testing.assert_allclose(found["R_px"][0], -expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.bitwise
 def test_what_is_recorded_does_not_change_the_curve():
     seen = Observations([[0.3, 0.6], [0.45]], visible=0.5)
     for data in (Stream(batch=2, observations=seen), Dataset(examples=2, observations=seen)):
@@ -248,6 +252,7 @@ def test_controls_have_exactly_their_overlaps(units, d_theta):
     np.testing.assert_allclose(drawn @ drawn.T / d_theta, G, rtol=0, atol=1e4 * EPS)
 
 
+@pytest.mark.bitwise
 def test_controls_that_should_be_equal_are_equal():
     same_of_all = np.ones((3, 3))
     start = Start(None, same_of_all, 0.4 * np.ones((3, 2)), np.ones((2, 2)), None)

@@ -45,6 +45,7 @@ def test_too_small_a_network_is_refused():
         ld.simulate(problem(3, 2), 4)
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("method", [ld.SGD(), ld.OverlapChain()], ids=["sgd", "chain"])
 def test_a_seed_gives_the_same_curve_alone_and_among_others(method):
     made = problem(noise=0.1)
@@ -56,6 +57,7 @@ def test_a_seed_gives_the_same_curve_alone_and_among_others(method):
     assert not np.array_equal(many["Q"].sel(seed=2), many["Q"].sel(seed=3))
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("method", [ld.SGD(), ld.OverlapChain()], ids=["sgd", "chain"])
 def test_recording_times_do_not_change_the_run(method):
     made = problem(batch=2, noise=0.1)

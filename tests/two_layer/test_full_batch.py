@@ -198,6 +198,7 @@ def test_test_loss_is_the_error_on_fresh_clean_examples():
     assert abs(found["test_loss"][0] - samples.mean()) < 5 * samples.std() / 1e3
 
 
+@pytest.mark.bitwise
 def test_what_is_recorded_does_not_change_the_run():
     made = problem("tanh")
     often = train(made, 30, save_at=6)
@@ -211,6 +212,7 @@ def test_what_is_recorded_does_not_change_the_run():
     assert np.array_equal(seldom.coordinates["step2"], [1, 4])
 
 
+@pytest.mark.bitwise
 def test_a_seed_gives_one_curve_with_or_without_responses():
     made = problem()
     one, again = values(train(made, 30, seed=3)), values(train(made, 30, seed=3, responses=True))
@@ -241,6 +243,7 @@ def test_time_with_growing_steps_and_steps_of_the_same_sizes_are_one_run():
     np.testing.assert_allclose(timed.times, t[1:], rtol=1e-15)
 
 
+@pytest.mark.bitwise
 def test_drops_use_every_step_whatever_is_recorded():
     """The drop of the train loss lies after the recorded times, and is interpolated between all steps."""
     made = grokking(time=30.0)

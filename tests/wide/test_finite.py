@@ -306,6 +306,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_test_points_do_not_change_training(kind):
     data = points(test_points=2)
@@ -319,11 +320,14 @@ def test_test_points_do_not_change_training(kind):
         np.testing.assert_allclose(with_test[name], without[name], rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.bitwise
 def test_recording_does_not_change_a_curve_and_seeds_are_reproducible_on_threads():
     made = problem(**OPTIONS["descent"])
     every, few = values(curves(made, seed=5)), values(curves(made, seed=5, save_at=[3, 6]))
-    for name in ("prediction", "test_prediction", "kernel", "train_loss"):
+    for name in ("prediction", "test_prediction", "train_loss"):
         assert np.array_equal(every[name][[3, 6]], few[name]), name
+    # Kernels are sums over neurons, in an order that depends on how many states are recorded.
+    np.testing.assert_allclose(every["kernel"][[3, 6]], few["kernel"], rtol=0, atol=ROUNDING)
     with float64():
         run = finite(made, N, WideDescent(), None)
 

@@ -211,6 +211,7 @@ def test_responses_are_causal_and_test_points_act_at_once_only():
     assert not np.any(at_once[:, ~own])
 
 
+@pytest.mark.bitwise
 def test_recorded_steps_and_responses_leave_curves_as_they_are():
     made = problem(outputs=2, noise=0.1)
     every, few = curves(made), curves(made, save_at=[1, 3])

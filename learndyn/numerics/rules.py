@@ -53,11 +53,7 @@ def gaussian_rule(
     pairs = _grids(2, PAIR_POINTS, replicates)
     if n <= GRID_DIMENSIONS:
         return _grids(n, max(2, round(points ** (1 / n))), replicates)._replace(pairs=pairs)
-    if match_moments and points < 4 * n:
-        allowed = f"must be at least {4 * n} to match the moments of {n} variables"
-        raise ProblemError("gaussian_rule.points", points, allowed)
-    scrambles = _scrambles(n, round(np.log2(points)), replicates, seed, match_moments)
-    return scrambles._replace(pairs=pairs)
+    return quasi_random_rule(n, points, replicates, seed, match_moments)._replace(pairs=pairs)
 
 
 def _grids(n: int, per_axis: int, replicates: int) -> Rule:
@@ -79,10 +75,17 @@ def _grids(n: int, per_axis: int, replicates: int) -> Rule:
     return Rule(np.stack(all_points), np.stack(all_weights))
 
 
-def _scrambles(n: int, log_points: int, replicates: int, seed: int, match_moments: bool) -> Rule:
+def quasi_random_rule(
+    n: int, points: int, replicates: int, seed: int, match_moments: bool = True
+) -> Rule:
+    """`replicates` independent scrambles of Sobol' points in n dimensions, 2^k of them with 2^k nearest to `points`."""
     # A slow import, which few need.
     from scipy.stats import qmc
 
+    if match_moments and points < 4 * n:
+        allowed = f"must be at least {4 * n} to match the moments of {n} variables"
+        raise ProblemError("points", points, allowed)
+    log_points = round(np.log2(points))
     S = 2**log_points
     children = np.random.SeedSequence(seed).spawn(replicates)
     sets = []

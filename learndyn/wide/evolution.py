@@ -6,7 +6,7 @@ from learndyn.activations import Linear, Polynomial, Relu
 from learndyn.batches import in_threads, mean_and_error, workers
 from learndyn.errors import NoTheory, ProblemError
 from learndyn.memory import require_memory
-from learndyn.numerics.rules import GRID_DIMENSIONS, gaussian_rule
+from learndyn.numerics.rules import quasi_random_rule
 from learndyn.numerics.times import resolve_steps
 from learndyn.theory import Curves
 from learndyn.training import rates
@@ -255,21 +255,17 @@ def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seed
     eta = np.asarray(rates(training, training.steps), dtype=float)[:steps]
     rule = TrainingRule(eta, training.momentum, training.weight_decay, training.noise)
     dimensions = root_of(made.K + made.bias).shape[1] + made.outputs
+    if method.samples < 4 * dimensions:
+        allowed = f"must be at least {4 * dimensions}, for particles in {dimensions} dimensions"
+        raise ProblemError(f"{type(method).__name__}.samples", method.samples, allowed)
     needed = 8.0 * 2 * method.samples * made.points * (len(saved) * (2 + made.outputs) + 12)
     require_memory(
         workers(method.batches) * needed, f"{steps} steps of particles", "use fewer samples"
     )
-    few = dimensions <= GRID_DIMENSIONS
-    # Grids shifted by up to half a spacing: those beyond are mirror images, and would seem to confirm the others.
-    rules = gaussian_rule(dimensions, method.samples, 2 * method.batches, 0) if few else None
 
     def run(index: int, advance):
-        if rules is None:
-            quadrature = gaussian_rule(
-                dimensions, method.samples, 1, _entropy(seeds[index])
-            ).replicate(0)
-        else:
-            quadrature = rules.replicate(index)
+        entropy = int(seeds[index].generate_state(1)[0])
+        quadrature = quasi_random_rule(dimensions, method.samples, 1, entropy).replicate(0)
         rng = np.random.default_rng(seeds[index])
         found = move(made, rule, quadrature, saved, rng, advance)
         flat = found.phi.reshape(-1, len(found.weights))
@@ -281,12 +277,7 @@ def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seed
         result = {"f": found.f, "Phi": Phi, "G": G, "preactivation": samples}
         return result | _summaries(made, Phi, G) | {"reached": found.reached}
 
-    grid = "grid" if rules is not None else "quasi-random"
-    return run, {"solver": f"particles, {grid}"}
-
-
-def _entropy(seed: np.random.SeedSequence) -> int:
-    return int(seed.generate_state(1)[0])
+    return run, {"solver": "particles, quasi-random"}
 
 
 def _deep_batches(method: SampledLayers, made: Setting, saved, seeds):

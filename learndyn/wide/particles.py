@@ -6,10 +6,10 @@ meet only through the outputs f_μc = ⟨w_c φ(h_μ)⟩/γ_0 and their forces E
     b_h ← β b_h + ηγ_0 Σ_αc K_μα E_αc φ'(h_α) w_c,    h ← (1 − ηλ) h + b_h + √(2ητ) ζ_h,   ⟨ζ_h ζ_hᵀ⟩ = K,
     b_w ← β b_w + ηγ_0 Σ_α E_αc φ(h_α),               w ← (1 − ηλ) w + b_w + √(2ητ) ζ_w,
 
-from h ~ N(0, K) and w ~ N(0, 1). K is the kernel of the inputs, plus 1 with biases. Particles start from the points
-of a quadrature rule over the rank of K and the outputs, a grid where these are few and quasi-random points otherwise;
-each comes with the particle that has the opposite w, so that f = 0 at the start exactly. Cost per step:
-O(samples·points²).
+from h ~ N(0, K) and w ~ N(0, 1). K is the kernel of the inputs, plus 1 with biases. Particles start from
+quasi-random points in (rank of K) + C dimensions; each comes with the particle that has the opposite w, so that f = 0
+at the start exactly. A grid would be more accurate for smooth φ in few dimensions, but not for a relu, and its error
+is shared by all its shifts, so that their spread does not show it. Cost per step: O(samples·points²).
 """
 
 from typing import NamedTuple

@@ -12,6 +12,8 @@ import learndyn as ld
 
 POINTS = ld.Points.random(4, 6, seed=1, test_points=2)
 TWO = ld.Points.random(4, 6, seed=2, outputs=2)
+CLASSES = ld.Points(TWO.inputs, [[1.0, 0.0], [0.2, 0.8], [0.0, 1.0], [0.7, 0.3]])
+PLANE = ld.Points(inputs=[[1.4, 0.3], [-0.4, 1.2]], targets=[1.0, -1.0])
 
 
 def problem(depth, activation, richness, rate, steps=20, data=POINTS, bias=False, **training):
@@ -35,6 +37,15 @@ SETTINGS = {
     "momentum": problem(2, "tanh", 1.0, 0.2, momentum=0.6),
     "two outputs": problem(2, "tanh", 1.0, 0.5, data=TWO),
     "biases, logistic": problem(2, "tanh", 1.0, 1.0, bias=True, criterion="logistic"),
+    "cross-entropy, one layer": problem(
+        1, "relu", 1.0, 1.0, data=CLASSES, criterion="cross_entropy"
+    ),
+    "cross-entropy, two layers": problem(
+        2, "tanh", 1.0, 1.0, data=CLASSES, criterion="cross_entropy"
+    ),
+    "Langevin noise, linear": problem(2, "linear", 1.0, 0.2, noise=0.1, weight_decay=0.5),
+    "Langevin noise, one layer": problem(1, "tanh", 1.0, 0.5, noise=0.1, weight_decay=0.5),
+    "Langevin noise, two layers": problem(2, "tanh", 1.0, 0.3, noise=0.05, momentum=0.3),
 }
 SAVED = 5
 
@@ -56,6 +67,8 @@ SLOW = {
     "momentum",
     "two outputs",
     "biases, logistic",
+    "cross-entropy, two layers",
+    "Langevin noise, two layers",
     "three layers",
     "linear",
 }
@@ -75,6 +88,14 @@ def test_theory_agrees_with_training(setting):
 @pytest.mark.parametrize("setting", ["linear, three layers", "tanh, two layers", "relu, one layer"])
 def test_theory_agrees_with_training_at_4000(setting):
     check_agreement(SETTINGS[setting], 4000, 6)
+
+
+def test_two_points_agree_with_many_networks():
+    """Points in a plane, where particles fill three dimensions: strict, at 48 networks of width 4000."""
+    asked = problem(1, "relu", 1.0, 0.3, steps=12, data=PLANE)
+    runs = ld.simulate(asked, 4000, 48, save_at=SAVED)
+    comparison = ld.compare(ld.solve(asked, save_at=SAVED), runs, level=0.01 / 2, finite_size=0)
+    assert comparison.agrees, comparison
 
 
 @pytest.mark.parametrize(

@@ -235,17 +235,12 @@ def test_particles_are_the_sampled_layer(rule):
     assert agree(general, found)
 
 
-def test_few_dimensions_use_a_grid_with_its_accuracy():
-    points = Points(inputs=[[1.0, 0.0], [0.5, 1.0]], targets=[1.0, -1.0])
-    training = ld.GradientDescent(0.5, steps=10)
-    asked = ld.Problem(Wide(1, "tanh", 1.0), points, training)
-    coarse, fine = (
-        ld.solve(asked, KernelEvolution(samples=S, batches=2), save_at=3) for S in (1024, 32768)
-    )
-    assert coarse.evidence["solver"] == "particles, grid"
-    error = float(np.max(coarse.standard_error("prediction")))
-    assert error < 1e-4
-    assert np.max(np.abs(coarse["prediction"] - fine["prediction"])) < 5 * error + 1e-9
+def test_too_few_particles_are_refused_by_name():
+    asked = problem("tanh", 1, outputs=2)
+    with pytest.raises(
+        ld.ProblemError, match=r"KernelEvolution\.samples = 16: must be at least 24"
+    ):
+        ld.solve(asked, KernelEvolution(samples=16))
 
 
 @pytest.mark.parametrize(("activation", "depth"), [("tanh", 2), ("relu", 2), ("erf", 1)])

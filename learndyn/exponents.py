@@ -25,8 +25,8 @@ def local_exponent(curve: xr.DataArray, *, window: float = 0.5, offset: float = 
 
     The dataset has `exponent` and `standard_error`. For runs (a curve with the axis "seed") they are the mean over
     seeds of the exponents of the single runs, and its standard error. A theory has no statistical error; there
-    `standard_error` is half the difference between the exponents of the left and the right half of the window, which
-    says how far the curve is from a power law across it.
+    `standard_error` is half the difference between the exponents of the left and the right half of the window, each of
+    at least two points; it says how far the curve is from a power law across the window.
     """
     window = number(above=0)(window, "window")
     offset = number()(offset, "offset")
@@ -47,6 +47,14 @@ def local_exponent(curve: xr.DataArray, *, window: float = 0.5, offset: float = 
         centred = x[chosen] - np.average(x[chosen], weights=w)
         return -(y[:, chosen] @ (w * centred)) / (w @ centred**2)
 
+    def halves(first: float, last: float) -> tuple[np.ndarray, np.ndarray]:
+        """The slopes of the two halves of a window, each made longer if it has fewer than two points."""
+        inside = x[(x >= first - BORDER) & (x <= last + BORDER)]
+        if len(inside) < 3:
+            return slopes(first, last, 3), slopes(first, last, 3)
+        middle = (first + last) / 2
+        return slopes(first, max(middle, inside[1]), 2), slopes(min(middle, inside[-2]), last, 2)
+
     half = window * math.log(10) / 2
     ends = [(max(t - half, x[0]), min(t + half, x[-1])) for t in x]
     single = np.array([slopes(first, last, 3) for first, last in ends]).reshape(len(x), len(y))
@@ -54,9 +62,8 @@ def local_exponent(curve: xr.DataArray, *, window: float = 0.5, offset: float = 
         spread = single.std(axis=1, ddof=1) if len(y) > 1 else np.full(len(x), np.nan)
         error, words = spread / math.sqrt(len(y)), SEEDS
     else:
-        left = [slopes(first, (first + last) / 2, 2)[0] for first, last in ends]
-        right = [slopes((first + last) / 2, last, 2)[0] for first, last in ends]
-        error, words = np.abs(np.subtract(left, right)) / 2, HALVES
+        error = [np.abs(np.subtract(*halves(first, last)))[0] / 2 for first, last in ends]
+        words = HALVES
     long_name = f"local exponent −d log({curve.name or 'loss'})/d log t"
     arrays = {
         "exponent": (axis, single.mean(axis=1), {"long_name": long_name, "units": "1"}),

@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 import equinox as eqx
 import jax
@@ -39,7 +39,40 @@ def traced(value) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-class Part(eqx.Module):
+@dataclass_transform(field_specifiers=(dataclasses.field, eqx.field))
+class _PartType(type(eqx.Module)):
+    """Makes parts; what does not fit their fields is refused by name."""
+
+    def __call__(cls, *values, **named):
+        try:
+            return super().__call__(*values, **named)
+        except TypeError as error:
+            raise _misfit(cls, values, named) or error from None
+
+
+def _misfit(cls: type, values: tuple, named: dict) -> ProblemError | None:
+    """The error of a field that a part has not got, that is missing or that was given twice."""
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # pyright: ignore[reportArgumentType]
+    for name, value in named.items():
+        if name not in fields:
+            return ProblemError(
+                f"{cls.__name__}.{name}", value, f"unknown; {nearest(name, fields)}"
+            )
+    if len(values) > len(fields):
+        allowed = f"too many values: the fields are {', '.join(fields)}"
+        return ProblemError(cls.__name__, values, allowed)
+    for name in list(fields)[: len(values)]:
+        if name in named:
+            return ProblemError(f"{cls.__name__}.{name}", named[name], "was given twice")
+    for name, f in list(fields.items())[len(values) :]:
+        optional = f.default is not dataclasses.MISSING
+        optional |= f.default_factory is not dataclasses.MISSING
+        if name not in named and not optional:
+            return ProblemError(f"{cls.__name__}.{name}", None, f"missing; {cls.__name__} needs it")
+    return None
+
+
+class Part(eqx.Module, metaclass=_PartType):
     """Base of networks, data, training rules, schedules and activations.
 
     Two parts are equal if and only if they have the same kind and the same field values.

@@ -13,12 +13,13 @@ import threadpoolctl
 import xarray as xr
 
 from learndyn.errors import Interrupted
+from learndyn.memory import require_memory
 from learndyn.numerics.precision import float64
 from learndyn.part import whole
 from learndyn.progress import progress_bar
 from learndyn.solution import Solution
 from learndyn.solve import as_dataset, versions
-from learndyn.theory import choose, theory_for
+from learndyn.theory import Trainer, choose, theory_for
 
 
 class _Stop(Exception):
@@ -45,14 +46,17 @@ def simulate(
     method = choose(method, theory.simulators, "method")
     size = whole(1)(size, "size")
     count = whole(1)(seeds, "seeds")
-    numbers = range(whole(0)(first_seed, "first_seed"), first_seed + count)
+    first = whole(0)(first_seed, "first_seed")
+    workers = min(count, os.cpu_count() or 1)
     start = time.perf_counter()
     with float64():
         run = theory.finite(problem, size, method, save_at)
+    if isinstance(run, Trainer):
+        _require_memory(run, workers)
     # One thread of BLAS for each network: faster than many that compete, and the same sums for every number of seeds.
     single = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     with single, progress_bar(progress, f"training {count} networks of size {size}") as report:
-        finished, interrupted = _run_all(run, list(numbers), report)
+        finished, interrupted = _run_all(run, range(first, first + count), workers, report)
     if interrupted and not finished:
         raise Interrupted
     solution = _collect(finished, theory, problem, size, method, time.perf_counter() - start)
@@ -61,7 +65,15 @@ def simulate(
     return solution
 
 
-def _run_all(run, seeds: list[int], report) -> tuple[dict, bool]:
+def _require_memory(trainer: Trainer, workers: int) -> None:
+    """Refuse to train as many networks at a time as the machine has no memory for."""
+    what, advice = trainer.what, trainer.advice
+    if workers > 1:
+        what, advice = f"{what}, {workers} at a time,", f"{advice}, or train one seed at a time"
+    require_memory(workers * trainer.bytes, what, advice)
+
+
+def _run_all(run, seeds: range, workers: int, report) -> tuple[dict, bool]:
     """Every seed on a pool of threads: what was finished, and whether Ctrl-C cut it short."""
     stop = threading.Event()
     finished, under_way = {}, {}
@@ -77,7 +89,6 @@ def _run_all(run, seeds: list[int], report) -> tuple[dict, bool]:
             finished[seed] = run(seed, advance)
         under_way.pop(seed, None)
 
-    workers = min(len(seeds), os.cpu_count() or 1)
     queue, pending = iter(seeds), set()
     with concurrent.futures.ThreadPoolExecutor(workers) as pool, _ctrl_c_sets(stop):
         try:

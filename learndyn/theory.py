@@ -50,13 +50,31 @@ class Curves:
 
 
 @dataclasses.dataclass(frozen=True)
+class Trainer:
+    """How one finite network is trained, `run(seed, report) -> Curves`, and the memory that it needs.
+
+    `simulate` refuses what the machine has no memory for: `bytes` for each of the networks that train at a time. `what`
+    and `advice` go into its message.
+    """
+
+    run: Callable[..., Curves]
+    bytes: float
+    what: str
+    advice: str
+
+    def __call__(self, seed: int, report: Callable[[float], None]) -> Curves:
+        return self.run(seed, report)
+
+
+@dataclasses.dataclass(frozen=True)
 class Theory:
     """A limit theory, the finite network it describes, and how to show both.
 
     - `solve(problem, method, save_at, seed, report) -> Curves`: the limit; `report` is called with the fraction done.
     - `trace(problem, method, save_at) -> dict of arrays`: the same as a pure JAX function, or None.
     - `finite(problem, size, method, save_at) -> run`, with `run(seed, report) -> Curves`: one finite network. The same
-      seed gives the same result whatever else runs; `report` may raise to stop the run.
+      seed gives the same result whatever else runs; `report` may raise to stop the run. A `Trainer` is such a `run`
+      that knows how much memory it needs.
     - `many(problems, method, save_at, seed, wanted) -> list of Curves`: the limits of problems that differ in numbers
       only, in one call; None where they cannot be solved so, or it does not pay. `wanted` names the observables that
       are asked for, None if all are; others need not be made.

@@ -49,6 +49,17 @@ def test_a_sum_of_two_power_laws_goes_from_the_steep_to_the_flat_one():
     )
 
 
+@pytest.mark.parametrize("points", [16, 40])
+def test_an_exponent_comes_with_an_error_up_to_the_last_time(points):
+    """Half a window at the end of a sparse curve holds one point only."""
+    times = np.geomspace(1.0, 1e3, points)
+    found = ld.local_exponent(curve(times**-1.0 + times**-0.5, times), window=0.8)
+    known = np.isfinite(found["exponent"])
+    assert known[-1]
+    assert np.all(np.isfinite(found["standard_error"]) == known)
+    assert np.all(found["standard_error"][known] > 0)
+
+
 def test_the_density_of_the_records_does_not_move_the_exponent():
     sparse = np.geomspace(1, 100, 81)
     both = np.union1d(sparse, np.geomspace(10, 100, 2001))

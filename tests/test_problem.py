@@ -232,3 +232,18 @@ def test_base_classes_are_not_kinds():
     for section, kind in (("training", "training"), ("data", "data"), ("network", "network")):
         with pytest.raises(ld.ProblemError, match="unknown kind"):
             ld.Problem.from_dict(GOOD | {section: {"kind": kind}})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ld.GradientDescent(0.1, stepz=5), r"GradientDescent\.stepz = 5: unknown; .*steps"),
+        (lambda: ld.Stream(bach=3), r"Stream\.bach = 3: unknown; .*batch"),
+        (lambda: ld.GradientDescent(steps=5), r"GradientDescent\.learning_rate = None: missing"),
+        (lambda: ld.ScaledSkip(1.0, 2.0), r"ScaledSkip = .*: too many values: .* beta0"),
+        (lambda: ld.ScaledSkip(1.0, beta0=2.0), r"ScaledSkip\.beta0 = 2\.0: was given twice"),
+    ],
+)
+def test_fields_that_a_part_has_not_got_are_refused_by_name(make, words):
+    with pytest.raises(ld.ProblemError, match=words):
+        make()

@@ -124,8 +124,13 @@ def exponent(
     times = np.array([row[0] for row in known])
     wanted = np.geomspace(times[0], times[-1], SHOWN)
     nearest = np.unique(np.abs(np.log(times) - np.log(wanted)[:, None]).argmin(axis=1))
-    shown = [[f"{known[k][0]:.4g}", *(f"{x:.4f}" for x in known[k][1:])] for k in nearest]
+    shown = [[f"{known[k][0]:.4g}", *map(_digits, known[k][1:])] for k in nearest]
     table(f"exponent of {observable}", [word.replace("_", " ") for word in header], shown)
+
+
+def _digits(value: float) -> str:
+    """A number of the table; one seed has no standard error."""
+    return "unknown" if value != value else f"{value:.4f}"
 
 
 def _field_and_values(over: str) -> tuple[str, list]:

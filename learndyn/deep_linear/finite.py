@@ -22,10 +22,9 @@ from learndyn.deep_linear.delayed import DelayedMatrix, rows_times
 from learndyn.deep_linear.network import Sizes, sizes
 from learndyn.deep_linear.observables import alignment, observables
 from learndyn.deep_linear.setting import DIVERGED
-from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, field
-from learndyn.theory import Curves
+from learndyn.theory import Curves, Trainer
 from learndyn.training import rates
 
 BLOCK_NUMBERS = 2**18
@@ -289,14 +288,11 @@ def memory(made: Spec, count: int, partners: bool) -> float:
     return 8.0 * (weights + inputs + vectors + 2 * correlations)
 
 
-def finite(problem, size: int, method: Descent, save_at):
-    """A function that trains one network: `run(seed, report) -> Curves`."""
+def finite(problem, size: int, method: Descent, save_at) -> Trainer:
+    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
     made = spec(problem, size)
     steps = resolve_steps(save_at, problem.training.steps)
     last = int(steps[-1])
-    purpose = f"training a deep linear network of size {size}, recorded at {len(steps)} steps,"
-    advice = "use a smaller size or record fewer steps (save_at)"
-    require_memory(memory(made, len(steps), method.partners), purpose, advice)
 
     def run(seed: int, report) -> Curves:
         sources, networks, target = draw(made, seed, method.partners)
@@ -337,4 +333,6 @@ def finite(problem, size: int, method: Descent, save_at):
             coordinates={"layer": np.arange(1, len(N) + 1), "step2": steps[:reached]},
         )
 
-    return run
+    what = f"training deep linear networks of size {size}, recorded at {len(steps)} steps"
+    advice = "use a smaller size or record fewer steps (save_at)"
+    return Trainer(run, memory(made, len(steps), method.partners), what, advice)

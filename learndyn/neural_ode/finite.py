@@ -3,13 +3,10 @@
 d_θ is the whole number nearest to σd. How one system is trained is in `training_run.py`.
 """
 
-import os
-
 import numpy as np
 
 from learndyn.data import Dataset
 from learndyn.errors import ProblemError
-from learndyn.memory import require_memory
 from learndyn.neural_ode.observables import (
     coordinates,
     inference_steps,
@@ -21,7 +18,7 @@ from learndyn.neural_ode.training_run import TEST_TRAJECTORIES, Run, Setting, co
 from learndyn.neural_ode.units import start_of, systems_of
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, field
-from learndyn.theory import Curves
+from learndyn.theory import Curves, Trainer
 from learndyn.training import as_schedule, rates
 
 
@@ -70,8 +67,8 @@ def memory(problem, d: int, d_theta: int, count: int, method: AdjointDescent) ->
     return 8.0 * (total + len(method.inference_steps) * 6 * times**2)
 
 
-def finite(problem, size: int, method: AdjointDescent, save_at):
-    """A function that trains one system: `run(seed, report) -> Curves`."""
+def finite(problem, size: int, method: AdjointDescent, save_at) -> Trainer:
+    """What trains one system: `run(seed, report) -> Curves`, and the memory for it."""
     network, training = problem.network, problem.training
     within_training(method, problem)
     setting = Setting.of(problem, size)
@@ -84,9 +81,6 @@ def finite(problem, size: int, method: AdjointDescent, save_at):
         allowed = f"{allowed}, as many as student and teacher have units"
         raise ProblemError("size", size, allowed)
     steps = resolve_steps(save_at, training.steps)
-    needed = memory(problem, d, d_theta, len(steps), method) * (os.cpu_count() or 1)
-    purpose = f"training neural ODEs with states of dimension d = {d} and {d_theta} controls"
-    require_memory(needed, purpose, "use a smaller d, or a field of lower order")
     last = max(int(steps[-1]), *method.inference_steps, 0)
     eta = rates_of(training, last)
 
@@ -104,7 +98,9 @@ def finite(problem, size: int, method: AdjointDescent, save_at):
             evidence={"size_symbol": "d"},
         )
 
-    return run
+    needed = memory(problem, d, d_theta, len(steps), method)
+    what = f"training neural ODEs with states of dimension d = {d} and {d_theta} controls"
+    return Trainer(run, needed, what, "use a smaller d, or a field of lower order")
 
 
 def rates_of(training, steps: int) -> np.ndarray:

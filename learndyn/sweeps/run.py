@@ -44,8 +44,7 @@ def compute(task: Task) -> Result:
     try:
         arrays, labels, info = _solved(task) if task.runs is None else _simulated(task)
     except Exception as error:
-        name = "" if isinstance(error, LearndynError) else f"{type(error).__name__}: "
-        return failure(f"{name}{error}", time.perf_counter() - start)
+        return _failed(error, time.perf_counter() - start)
     return _result(task, arrays, labels, info, time.perf_counter() - start)
 
 
@@ -73,6 +72,11 @@ def _of(curves: Curves) -> Result:
     return Result(*variables_of(curves), info)
 
 
+def _failed(error: Exception, wall_time: float) -> Result:
+    name = "" if isinstance(error, LearndynError) else f"{type(error).__name__}: "
+    return failure(f"{name}{error}", wall_time)
+
+
 def failure(error: str, wall_time: float = 0.0) -> Result:
     """The result of a task that failed."""
     return Result({}, {}, {"error": error, "wall_time": wall_time})
@@ -91,9 +95,15 @@ def _together(tasks: list[Task]) -> list[Result] | None:
     curves, wanted = None, first.observables
     if theory.many is not None:
         problems = [task.problem for task in tasks]
-        # Whose error it was shows when each is solved alone.
-        with float64(), contextlib.suppress(Exception):
-            curves = theory.many(problems, first.method, first.save_at, first.seed, wanted)
+        try:
+            with float64():
+                curves = theory.many(problems, first.method, first.save_at, first.seed, wanted)
+        except LearndynError:
+            # One problem that cannot be solved spoils the call; which it was shows when each is solved alone.
+            curves = None
+        except Exception as error:
+            # A fault of the theory must be seen, even if its problems could be solved alone.
+            return [_failed(error, time.perf_counter() - start) for _ in tasks]
     if curves is None or not set(wanted or ()) <= curves[0].observables.keys():
         return None
     share = (time.perf_counter() - start) / len(tasks)

@@ -18,12 +18,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from learndyn.errors import ProblemError
-from learndyn.memory import require_memory
 from learndyn.numerics.factor import psd_factor
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
 from learndyn.numerics.times import resolve_times
 from learndyn.part import Part
-from learndyn.theory import Curves
+from learndyn.theory import Curves, Trainer
 from learndyn.two_layer.observables import observables
 from learndyn.two_layer.stream import Equations, OrderParameters, equations
 
@@ -232,8 +231,8 @@ def _measure(dynamics: Dynamics, state, rule):
     return dynamics.made.test_loss(y, rule), y
 
 
-def finite(problem, size: int, method, save_at):
-    """A function that trains one network: `run(seed, report) -> Curves`."""
+def finite(problem, size: int, method, save_at) -> Trainer:
+    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
     made, start = equations(problem)
     K, M = start.R.shape
     batch = getattr(problem.data, "batch", 1)
@@ -252,8 +251,6 @@ def finite(problem, size: int, method, save_at):
         dynamics = _ExpectedDescent(made, start, size, batch, rule)
     else:
         dynamics = {SGD: _Descent, OverlapChain: _Chain}[type(method)](made, start, size, batch)
-    purpose = f"training a network of size {size} with batch {batch}"
-    require_memory(dynamics.memory(), purpose, "use a smaller size or batch")
     scale = DIVERGED * (1 + float(jnp.max(jnp.abs(start.Q))) + float(jnp.max(jnp.abs(made.T))))
 
     def run(seed: int, report) -> Curves:
@@ -284,4 +281,5 @@ def finite(problem, size: int, method, save_at):
         diverged_at = float(times[reached]) if reached < len(times) else None
         return Curves(curves, times[:reached], diverged_at=diverged_at)
 
-    return run
+    what = f"training networks of size {size} with batch {batch}"
+    return Trainer(run, dynamics.memory(), what, "use a smaller size or batch")

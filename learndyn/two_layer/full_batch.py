@@ -22,7 +22,6 @@ neither the recorded times nor the other seeds change a seed's curve.
 """
 
 import math
-import os
 from typing import NamedTuple
 
 import equinox as eqx
@@ -31,11 +30,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
 from learndyn.numerics.lower import compiled
 from learndyn.part import boolean, field
-from learndyn.theory import Curves
+from learndyn.theory import Curves, Trainer
 from learndyn.two_layer.dataset_observables import drops, observables
 from learndyn.two_layer.finite import DIVERGED, draw_weights
 from learndyn.two_layer.stream import Equations, OrderParameters, equations
@@ -243,8 +241,8 @@ def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bo
     return inputs + vectors + 2 * correlations + moving + tangents * (D + P)
 
 
-def finite(problem, size: int, method: FullBatch, save_at):
-    """A function that trains one network: `run(seed, report) -> Curves`."""
+def finite(problem, size: int, method: FullBatch, save_at) -> Trainer:
+    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
     made, start = equations(problem)
     K, M = start.R.shape
     if size < K + M:
@@ -259,10 +257,6 @@ def finite(problem, size: int, method: FullBatch, save_at):
     rule = None
     if not closed_form(made.student, made.teacher):
         rule = gaussian_rule(K + M, 2**14, 1, seed=0).replicate(0)
-    # As many networks train at a time as there are cores.
-    needed = memory(D, P, K, M, grid, len(recorded), method.responses) * (os.cpu_count() or 1)
-    purpose = f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times,"
-    require_memory(needed, purpose, "use a smaller size or record fewer times (save_at)")
 
     def run(seed: int, report) -> Curves:
         W, W_star, examples = draw(made, start, D, P, seed)
@@ -325,7 +319,9 @@ def finite(problem, size: int, method: FullBatch, save_at):
             },
         )
 
-    return run
+    needed = memory(D, P, K, M, grid, len(recorded), method.responses)
+    what = f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times"
+    return Trainer(run, needed, what, "use a smaller size or record fewer times (save_at)")
 
 
 def _gram(vectors):

@@ -1,5 +1,7 @@
 """Solving wide networks: which solver suits the method, the activation and the depth, and what it gives."""
 
+import math
+
 import numpy as np
 
 from learndyn.activations import Linear, Polynomial, Relu
@@ -38,6 +40,11 @@ ROWS_WORK = 3e9
 """Up to this many L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
+STEIN_SHARE = 0.25
+"""Stein responses to more directions than this share of the samples are biased by more than the stated errors.
+
+Two relu layers, eight points, 30 steps: the last loss is 42 ± 4 % off at a share of 0.48, 3 ± 3 % at 0.24.
+"""
 PREACTIVATIONS = 512
 """So many samples of the preactivations are kept."""
 
@@ -280,11 +287,28 @@ def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seed
     return run, {"solver": "particles, quasi-random"}
 
 
+def _check_stein(method: SampledLayers, made: Setting) -> None:
+    """Refuse Stein responses that would be wrong without showing it, and say how many samples would do."""
+    directions = made.states * made.points * made.outputs
+    if directions <= STEIN_SHARE * method.samples:
+        return
+    enough = 2 ** math.ceil(math.log2(directions / STEIN_SHARE))
+    counts = f"{made.states} states of {made.points} points"
+    if made.outputs > 1:
+        counts += f" and {made.outputs} outputs"
+    allowed = f"must be at least {enough} for {counts}: with fewer, responses by integration by parts are biased"
+    if not isinstance(made.activation, Relu):
+        allowed += "; or use responses = 'adjoint'"
+    raise ProblemError(f"{type(method).__name__}.samples", method.samples, allowed)
+
+
 def _deep_batches(method: SampledLayers, made: Setting, saved, seeds):
     stein = method.responses == "stein"
     if method.responses == "auto":
         stein = isinstance(made.activation, Relu)
     n, p, C, L = made.states, made.points, made.outputs, made.depth
+    if stein and not isinstance(method, GradientIndependence):
+        _check_stein(method, made)
     rows = float(n * p)
     needed = 8.0 * L * (method.samples * rows * (5 + 3 * C) + rows**2 * (2 + 4 * C + C * C))
     require_memory(

@@ -17,7 +17,6 @@ Weights, biases and noise have random generators of their own.
 """
 
 import math
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -27,10 +26,9 @@ from scipy.linalg import get_blas_funcs
 from learndyn.activations.values import with_slope
 from learndyn.deep_linear.delayed import rows_times
 from learndyn.errors import ProblemError
-from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps, resolve_times
 from learndyn.part import Part, boolean, field, whole
-from learndyn.theory import Curves
+from learndyn.theory import Curves, Trainer
 from learndyn.training import GradientDescent, as_schedule, rates
 from learndyn.wide import finite_responses
 from learndyn.wide.evolution import tangent_kernel
@@ -384,8 +382,8 @@ def memory(made: Setting, inputs: int, width: int, count: int, copies: int) -> f
     return 8.0 * (weights + vectors + kernels)
 
 
-def finite(problem, size: int, method: WideDescent, save_at):
-    """A function that trains one network: `run(seed, report) -> Curves`."""
+def finite(problem, size: int, method: WideDescent, save_at) -> Trainer:
+    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
     training = problem.training
     flowing = training.time is not None
     if flowing:
@@ -405,16 +403,13 @@ def finite(problem, size: int, method: WideDescent, save_at):
     made = setting(problem, 1, GradientDescent(1.0, steps=1))
     x = np.ascontiguousarray(problem.data.all_inputs(), dtype=float)
     copies = 2 if flowing or training.momentum or training.noise else 1
-    # As many networks train at a time as there are cores.
-    needed = memory(made, x.shape[1], size, len(times), copies) * (os.cpu_count() or 1)
+    needed = memory(made, x.shape[1], size, len(times), copies)
+    axis = "time" if flowing else "step"
+    what = f"training networks of width {size} on {made.points} points, recorded at {len(times)} {axis}s"
     if method.responses:
         sizes = (size, len(times), int(times[-1]), method.probes)
-        needed += finite_responses.memory(made, *sizes) * (os.cpu_count() or 1)
-    axis = "time" if flowing else "step"
-    purpose = f"training networks of width {size} on {made.points} points, recorded at {len(times)} {axis}s,"
-    if method.responses:
-        purpose = f"{purpose} with responses,"
-    require_memory(needed, purpose, "use a smaller width or record fewer states (save_at)")
+        needed += finite_responses.memory(made, *sizes)
+        what = f"{what} with responses"
 
     def run(seed: int, report) -> Curves:
         weights, noise = draw(made, x.shape[1], size, seed)
@@ -443,4 +438,5 @@ def finite(problem, size: int, method: WideDescent, save_at):
             evidence={"size_symbol": "N"},
         )
 
-    return run
+    advice = "use a smaller width or record fewer states (save_at)"
+    return Trainer(run, needed, what, advice)

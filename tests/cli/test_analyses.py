@@ -163,6 +163,15 @@ def test_exponents_of_runs_have_the_error_of_their_seeds(learndyn, finished):
     )
 
 
+def test_one_seed_has_an_exponent_of_unknown_error(learndyn, deep_file, tmp_path):
+    path = tmp_path / "runs.nc"
+    ld.simulate(ld.Problem.from_toml(deep_file), 30, 1).save(path)
+    outcome = learndyn("exponent", path, "--window", "1")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.stdout.splitlines()[-1].split()[-1] == "unknown"
+    assert "nan" not in outcome.stdout
+
+
 def test_about_a_dozen_exponents_of_a_long_curve_are_shown(learndyn, deep_file, tmp_path):
     deep_file.write_text(DEEP.replace("steps = 10", "steps = 100"), encoding="utf-8")
     path = tmp_path / "long.nc"

@@ -13,6 +13,7 @@ from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
 from learndyn.numerics.times import resolve_steps
 from learndyn.problem import Problem
+from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay, GradientDescent
 
 SIZE = 12
@@ -333,7 +334,7 @@ def test_impossible_sizes_are_refused():
     with pytest.raises(ProblemError, match=r"size = 13: must be 12, the number of eigenvalues"):
         curves(problem(DATA["dataset, spectrum"]), size=13)
     with pytest.raises(NotEnoughMemory, match=r"size 10000000, .*smaller size"):
-        curves(problem(Dataset(ratio=0.8)), size=10**7)
+        simulate(problem(Dataset(ratio=0.8)), 10**7)
 
 
 def test_power_law_is_one_of_the_spectra():

@@ -26,6 +26,7 @@ from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
 from learndyn.problem import Problem
+from learndyn.simulate import simulate
 from learndyn.solve import as_dataset
 from learndyn.training import GradientDescent, PerStep
 
@@ -490,7 +491,7 @@ def test_too_large_a_system_is_refused_before_it_is_drawn(monkeypatch):
     with pytest.raises(
         NotEnoughMemory, match=r"dimension d = 100000 .* use a smaller d, or a field"
     ):
-        curves(problem(), 100000)
+        simulate(problem(), 100000)
 
 
 def test_what_cannot_be_simulated_is_refused():

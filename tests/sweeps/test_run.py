@@ -111,10 +111,10 @@ def refuses(problems, method, save_at, seed, wanted):
 
 
 def fails(problems, method, save_at, seed, wanted):
-    raise ZeroDivisionError
+    raise ZeroDivisionError("by zero")
 
 
-@pytest.mark.parametrize("many", [refuses, fails, lambda *given: None])
+@pytest.mark.parametrize("many", [refuses, lambda *given: None])
 def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(many):
     problems = [deep(), deep(parameterization="ntk")]
     theory = dataclasses.replace(theory_for(deep()), many=many)
@@ -124,6 +124,13 @@ def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(many):
         assert result.info["evidence"]["accuracy"] == expected.evidence["accuracy"]
         for name in expected.data.data_vars:
             np.testing.assert_array_equal(result.arrays[name].values, expected[name])
+
+
+def test_a_fault_of_a_theory_is_shown_though_its_problems_could_be_solved_alone():
+    theory = dataclasses.replace(theory_for(deep()), many=fails)
+    for result in compute_together([task(deep(), theory=theory) for _ in range(2)]):
+        assert result.info["error"] == "ZeroDivisionError: by zero"
+        assert not result.arrays
 
 
 @pytest.mark.parametrize("way", ["threads", "alone", "processes"])

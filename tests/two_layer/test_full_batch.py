@@ -449,9 +449,9 @@ def test_refusals():
     with pytest.raises(ld.ProblemError, match=r"size = 4: must be at least 5 for 3 student and 2"):
         train(problem(), 4)
     with pytest.raises(ld.NotEnoughMemory, match=r"size 100000000 on .* record fewer times"):
-        train(problem(), 10**8)
+        ld.simulate(problem(), 10**8)
     with pytest.raises(ld.NotEnoughMemory, match="record fewer times"):
-        train(grokking(), 3000, step=0.002, save_at=10_001, responses=True)
+        ld.simulate(grokking(), 3000, method=FullBatch(step=0.002, responses=True), save_at=10_001)
     with pytest.raises(ld.ProblemError, match=r"FullBatch\.step"):
         train(problem(), 20, step=0.1)
     with pytest.raises(ld.ProblemError, match=r"FullBatch\.responses"):

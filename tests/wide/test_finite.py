@@ -12,6 +12,7 @@ from learndyn.data import Points
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
 from learndyn.problem import Problem
+from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay, GradientDescent, PerStep, Piecewise, as_schedule
 from learndyn.wide import finite as module
 from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite
@@ -453,4 +454,4 @@ def test_more_samples_than_neurons_are_refused():
 
 def test_what_does_not_fit_in_memory_is_refused():
     with pytest.raises(NotEnoughMemory, match="width"):
-        curves(problem(), size=10**7)
+        simulate(problem(), 10**7)

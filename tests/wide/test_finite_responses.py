@@ -9,6 +9,7 @@ from learndyn.data import Points
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
 from learndyn.problem import Problem
+from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay, GradientDescent
 from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite
 from learndyn.wide.finite_responses import Tangents
@@ -261,7 +262,7 @@ def test_one_layer_of_linear_units_has_responses():
 def test_responses_that_do_not_fit_in_memory_are_refused():
     made = problem()
     with pytest.raises(NotEnoughMemory, match="with responses"):
-        curves(made, size=1000, probes=10**6)
+        simulate(made, 1000, method=WideDescent(responses=True, probes=10**6))
 
 
 def test_diverged_training_ends_the_responses():

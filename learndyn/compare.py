@@ -28,6 +28,7 @@ from learndyn.errors import CannotCompare, shown
 from learndyn.numerics.max_t import max_t_test, mean_and_error
 from learndyn.part import number
 from learndyn.solution import Solution
+from learndyn.symmetry_words import note_on_runs
 
 ROUNDING = 1e-9
 """Differences below this fraction of an observable's scale say nothing about a theory.
@@ -116,6 +117,8 @@ def compare(
         notes.append("The theory did not converge.")
     notes += [f"Warning: {text}." for text in theory.evidence.get("warnings", [])]
     size = runs.evidence.get("limiting_size", runs.size)
+    if note := note_on_runs(theory.evidence, size):
+        notes.append(note)
     common = [name for name in runs.observables if name in theory.observables]
     judged = [name for name in common if theory[name].attrs.get("judged", 1)]
     if aside := sorted(set(common) - set(judged)):

@@ -13,7 +13,9 @@ import xarray as xr
 
 from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest
 from learndyn.files import write_atomically
+from learndyn.part import number
 from learndyn.problem import Problem
+from learndyn.symmetry_words import escape_time
 
 FORMAT = "learndyn solution"
 FORMAT_VERSION = 1
@@ -30,8 +32,9 @@ class Solution:
     - `problem`: what was solved.
     - `evidence`: how, as plain data. `kind` is "theory" or "simulation"; further keys as they
       apply: theory, method, accuracy (an absolute error per observable), warnings (sentences),
-      size, seeds, size_symbol (the paper's letter for the size, N unless given), limiting_size
-      (the smallest of the sizes that the theory takes to be large), wall_time.
+      symmetric_start (what is symmetric, and how fast small deviations grow), size, seeds,
+      size_symbol (the paper's letter for the size, N unless given), limiting_size (the smallest
+      of the sizes that the theory takes to be large), wall_time.
     - `converged`: whether the solver reached its tolerance.
     - `diverged_at`: the earliest time at which training (of any seed) diverged, or None.
     """
@@ -99,6 +102,16 @@ class Solution:
     def size(self) -> int | None:
         """The size of the finite networks; None for a theory."""
         return self.evidence.get("size")
+
+    def escape_time(self, size: float) -> float | None:
+        """When a network of `size` leaves the symmetric state in which it started: about ln(size)/(2 · growth rate).
+
+        For a theory whose start is exactly symmetric, so that the limit never leaves, while small deviations grow; see
+        `evidence["symmetric_start"]`. None for all other solutions, and where the rate was not measured.
+        """
+        symmetric = self.evidence.get("symmetric_start")
+        size = number(minimum=1)(size, "size")
+        return None if symmetric is None else escape_time(symmetric, size)
 
     def table(self, observables: str | Iterable[str] | None = None) -> pd.DataFrame:
         """The chosen observables (all unless given) as a tidy table, one number per row.

@@ -14,6 +14,7 @@ from learndyn.numerics.precision import float64
 from learndyn.part import traced, whole
 from learndyn.progress import progress_bar
 from learndyn.solution import Solution
+from learndyn.symmetry import with_symmetry
 from learndyn.theory import Curves, choose, theory_for
 
 
@@ -31,6 +32,7 @@ def solve(problem, method=None, *, save_at=None, seed: int = 0, progress: bool =
     start = time.perf_counter()
     with float64(), progress_bar(progress, f"solving {theory.name}") as report:
         curves = theory.solve(problem, method, save_at, seed, report)
+        curves = with_symmetry(theory, problem, method, save_at, seed, curves)
     evidence = {
         "kind": "theory",
         "theory": theory.name,

@@ -9,6 +9,7 @@ import functools
 import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from learndyn.errors import NoTheory, ProblemError
 
@@ -81,6 +82,8 @@ class Theory:
     - `parallel(problem, method)`: how several such problems are best solved at a time: on "threads" (what releases
       Python's lock), "alone" (what uses all cores by itself) or in "processes".
     - `applies(problem) -> bool`: which problems of these types the theory is for; all unless given.
+    - `symmetries(problem) -> SymmetricStart | None`: the exact symmetries of the start (`learndyn.symmetry`), which the
+      limit never leaves; None if there are none.
     - `methods`, `simulators`: the method classes each accepts, the default first.
     - `template`: a commented problem file; it is what `learndyn new` writes and what `learndyn demo` runs.
     """
@@ -103,6 +106,7 @@ class Theory:
     many: Callable[..., list[Curves] | None] | None = None
     parallel: Callable[..., str] = lambda problem, method: "threads"
     applies: Callable[..., bool] | None = None
+    symmetries: Callable[..., Any] | None = None
 
 
 _theories: dict[str, Theory] = {}

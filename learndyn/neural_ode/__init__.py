@@ -11,7 +11,7 @@ step (`epoch.py`), the map of fresh trajectories (`map.py`), the process of corr
 from pathlib import Path
 
 from learndyn.data import Dataset, Stream
-from learndyn.neural_ode import dmft, finite
+from learndyn.neural_ode import dmft, finite, symmetries
 from learndyn.neural_ode import family_figures as family_figures
 from learndyn.neural_ode import figures as figures
 from learndyn.neural_ode.network import NeuralODE
@@ -34,6 +34,7 @@ for data, name, summary in (
             solve=dmft.solve,
             trace=dmft.trace if data is Stream else None,
             finite=finite.finite,
+            symmetries=symmetries.symmetric_start,
             many=dmft.solve_many if data is Stream else None,
             parallel=dmft.parallel,
             methods=(dmft.DynamicalMeanField,),

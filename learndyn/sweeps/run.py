@@ -21,6 +21,7 @@ from learndyn.numerics.precision import float64
 from learndyn.simulate import simulate
 from learndyn.solve import variables_of
 from learndyn.sweeps.plan import Result, Task
+from learndyn.symmetry import with_symmetry
 from learndyn.theory import Curves, Theory, theory_for
 
 TOGETHER = 64
@@ -50,11 +51,10 @@ def compute(task: Task) -> Result:
 
 def _solved(task: Task) -> Result:
     """The theory, without what `solve` says about it: a dataset can take longer than the theory."""
+    theory, given = _theory(task), (task.problem, task.method, task.save_at, task.seed)
     with float64():
-        curves = _theory(task).solve(
-            task.problem, task.method, task.save_at, task.seed, lambda _: None
-        )
-    return _of(curves)
+        curves = theory.solve(*given, lambda _: None)
+        return _of(with_symmetry(theory, *given, curves))
 
 
 def _simulated(task: Task) -> Result:
@@ -95,9 +95,13 @@ def _together(tasks: list[Task]) -> list[Result] | None:
     curves, wanted = None, first.observables
     if theory.many is not None:
         problems = [task.problem for task in tasks]
+        given = (first.method, first.save_at, first.seed)
         try:
             with float64():
-                curves = theory.many(problems, first.method, first.save_at, first.seed, wanted)
+                curves = theory.many(problems, *given, wanted)
+                if curves is not None and theory.symmetries is not None:
+                    pairs = zip(problems, curves, strict=True)
+                    curves = [with_symmetry(theory, problem, *given, one) for problem, one in pairs]
         except LearndynError:
             # One problem that cannot be solved spoils the call; which it was shows when each is solved alone.
             curves = None

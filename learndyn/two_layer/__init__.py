@@ -7,7 +7,15 @@ from learndyn.data import Dataset, Population, Stream
 from learndyn.theory import Theory, register
 from learndyn.training import GradientDescent
 from learndyn.two_layer import figures as figures
-from learndyn.two_layer import finite, fixed_point, full_batch, ode, sampled_curves, sampling
+from learndyn.two_layer import (
+    finite,
+    fixed_point,
+    full_batch,
+    ode,
+    sampled_curves,
+    sampling,
+    symmetries,
+)
 from learndyn.two_layer import reused_figures as reused_figures
 from learndyn.two_layer.network import TwoLayer
 
@@ -19,6 +27,7 @@ _shared = {
     "trace": ode.trace,
     "many": ode.solve_many,
     "finite": finite.finite,
+    "symmetries": symmetries.symmetric_start,
     "methods": (ode.OrderParameterODE,),
     "exactness": "exact as N → ∞",
 }
@@ -60,6 +69,7 @@ register(
         reference="Asymptotic dynamics for delayed feature learning, HiLD workshop 2024",
         solve=sampled_curves.solve,
         finite=full_batch.finite,
+        symmetries=symmetries.symmetric_start,
         parallel=lambda problem, method: "alone",
         methods=(sampling.CausalSampling, fixed_point.FixedPoint),
         simulators=(full_batch.FullBatch,),

@@ -1,0 +1,67 @@
+"""Exact symmetries of the start of a two-layer network, which its limit never leaves."""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+from learndyn.activations import Activation
+from learndyn.data import Dataset, Population
+from learndyn.numerics.gaussian import closed_form
+from learndyn.symmetry import SymmetricStart
+from learndyn.unit_symmetries import Units, moved, symmetries
+
+WORDS = {"even": "the units are even", "odd": "the units are odd", "zero": "R = 0"}
+
+
+def symmetric_start(problem) -> SymmetricStart | None:
+    """The symmetries of a problem's start, or None."""
+    network, data = problem.network, problem.data
+    student, teacher = _units(network, network.Q), _units(data.teacher, data.teacher.T)
+    R = np.asarray(network.R)
+    found = symmetries(student, teacher, R, WORDS)
+    if not found:
+        return None
+
+    def move(amount: float):
+        Q, moved_R, readout = moved(student, teacher.overlaps, R, amount)
+        readout = readout if network.train_readout else network.readout
+        elsewhere = dataclasses.replace(network, Q=Q, R=moved_R, readout=readout)
+        return dataclasses.replace(problem, network=elsewhere)
+
+    exact = closed_form(network.activation, data.teacher.activation)
+    return SymmetricStart(
+        found,
+        functools.partial(_states, network),
+        # On a dataset the samples are rotated into the frame of the overlaps, which jumps where these are symmetric.
+        None if isinstance(data, Dataset) else move,
+        sampled=not exact,
+        # Gradient flow on the population has no noise, and networks are drawn with exactly these overlaps.
+        exact_runs=isinstance(data, Population),
+    )
+
+
+def _units(part, overlaps) -> Units:
+    count = len(overlaps)
+    parities, groups = np.full(count, parity(part.activation)), np.zeros(count, dtype=int)
+    return Units(np.asarray(overlaps), np.asarray(part.readout), parities, groups)
+
+
+@functools.lru_cache(maxsize=256)
+def parity(activation: Activation) -> int:
+    """1 for an even function, −1 for an odd one, else 0; as far as a grid of points shows."""
+    z = jnp.linspace(0.03, 4.0, 41)
+    right, left = np.asarray(activation(z)), np.asarray(activation(-z))
+    scale = 1e-12 * np.max(np.abs(right))
+    return next((sign for sign in (1, -1) if np.all(np.abs(right - sign * left) <= scale)), 0)
+
+
+def _states(network, observables) -> np.ndarray:
+    """Q, R (A on a dataset) and v at all records; a fixed readout need not be recorded."""
+    arrays = [
+        np.asarray(observables[name].values) for name in ("Q", "R" if "R" in observables else "A")
+    ]
+    count = len(arrays[0])
+    v = observables["v"].values if "v" in observables else np.tile(network.readout, (count, 1))
+    return np.concatenate([np.reshape(x, (count, -1)) for x in (*arrays, np.asarray(v))], axis=1)

@@ -43,14 +43,14 @@ class Mirror(NamedTuple):
     order: np.ndarray
     sign: np.ndarray
 
-    @property
-    def moves(self) -> np.ndarray:
-        """Which order parameters it changes."""
-        return (self.order != np.arange(len(self.order))) | (self.sign != 1)
-
     def across(self, states: np.ndarray) -> np.ndarray:
         """The part of states (last axis) that the mirror reverses, twice."""
         return states - self.sign * states[..., self.order]
+
+    def errors(self, errors: np.ndarray) -> np.ndarray:
+        """The errors of this part, from independent ones of the states."""
+        alone = self.order == np.arange(len(self.order))
+        return np.where(alone, (1 - self.sign) * errors, np.hypot(errors, errors[..., self.order]))
 
 
 class Symmetry(NamedTuple):
@@ -66,10 +66,7 @@ class Symmetry(NamedTuple):
 
     def scatter(self, errors: np.ndarray) -> np.ndarray:
         """The same for independent errors of the order parameters."""
-        squares = [
-            np.sum((errors**2 + errors[..., mirror.order] ** 2)[..., mirror.moves], axis=-1)
-            for mirror in self.mirrors
-        ]
+        squares = [np.sum(mirror.errors(errors) ** 2, axis=-1) for mirror in self.mirrors]
         return np.sqrt(np.sum(squares, axis=0)) / 2
 
 

@@ -218,7 +218,7 @@ def _growth(symmetry: Symmetry, times, states, others, sampled: bool) -> Growth:
     until = float(times[large[0]]) if coarse and large[0] < len(times) - 1 else None
     # The base solution must be symmetric itself, unless its samples are not: else the equations are not symmetric.
     broken = np.any(symmetry.distance(states[: last + 1]) > 0.01 * apart[: last + 1])
-    total = 0.0 if broken and not sampled else float(np.log(np.max(apart)) - logarithm[lowest])
+    total = 0.0 if broken and not sampled else float(np.log(np.max(apart[lowest:]) / apart[lowest]))
     return Growth(rate, total, until)
 
 

@@ -107,7 +107,7 @@ def _of_single_signs(student: Units, teacher: Units, R, words) -> Iterator[Symme
         if student.parity[i] == 1 and not covered:
             text = f"{words['even']} and student unit {i + 1} starts without overlaps"
             yield from _symmetry(text, student, teacher, R, changes)
-        elif student.parity[i] == -1 and not student.readout[i]:
+        elif student.parity[i] == -1:
             text = f"{words['odd']} and student unit {i + 1} starts without overlaps and readout"
             yield from _symmetry(text, student, teacher, R, changes)
     for n in np.flatnonzero((teacher.parity == 1) & ~np.any(R, axis=0)).tolist():

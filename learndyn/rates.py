@@ -134,7 +134,13 @@ def _ends(problem: Problem, rate: float) -> xr.Dataset | None:
     """The observables at the start and at the end of training at this rate; None if it diverges."""
     training: Any = dataclasses.replace(problem.training, learning_rate=rate)
     end = training.steps if training.time is None else training.time
-    solution = solve(dataclasses.replace(problem, training=training), save_at=[0, end])
+    try:
+        solution = solve(dataclasses.replace(problem, training=training), save_at=[0, end])
+    except NotConverged as error:
+        # Not a sign of instability: the curve at this rate is not known, and so the search cannot go on.
+        raise NotConverged(
+            f"the search came to the learning rate {rate:.4g}, where {error}"
+        ) from error
     return solution.data if solution.diverged_at is None else None
 
 

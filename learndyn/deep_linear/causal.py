@@ -1,24 +1,16 @@
 """`Causal`: the exact limit of a deep linear network, forward in training time, in one of two forms."""
 
-import dataclasses
 import math
 
 import numpy as np
 
 from learndyn.deep_linear import residual, rows
-from learndyn.deep_linear.functions import Functions
+from learndyn.deep_linear.curves import advance_rows, curves_of, read_off
 from learndyn.deep_linear.gradient import losses_of
-from learndyn.deep_linear.infinite_depth import (
-    BLOCKS,
-    at_layer_times,
-    extrapolated,
-    finite_depth,
-    layer_times,
-)
 from learndyn.deep_linear.innovation import solve_innovation
-from learndyn.deep_linear.observables import observables
+from learndyn.deep_linear.node_numbers import by_nodes
 from learndyn.deep_linear.setting import POPULATION, STREAM, Setting, setting
-from learndyn.errors import NotConverged, NoTheory, ProblemError
+from learndyn.errors import NoTheory, ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, choice, field, number, whole
@@ -67,12 +59,12 @@ def pick_form(method: Causal, made: Setting, steps: int) -> str:
 
 def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
     """All observables at the recorded steps."""
-    if math.isinf(problem.network.depth):
-        return _solve_infinite_depth(problem, method, save_at, seed, report)
     saved = resolve_steps(save_at, problem.training.steps)
     made = setting(problem, method.bins)
     form = pick_form(method, made, int(saved[-1]))
     solver = _by_rows if form == "rows" else _by_innovation
+    if math.isinf(problem.network.depth):
+        solver = _infinitely_deep(form)
     coarse = setting(problem, method.bins // 2) if made.grouped else None
     share = 1.0 if coarse is None else 0.7
     arrays, reached, evidence = solver(problem, method, made, saved, lambda x: report(share * x))
@@ -87,71 +79,12 @@ def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
     return curves_of(problem, form, made, saved, reached, arrays, evidence)
 
 
-def curves_of(problem, form: str, made, saved, reached: int, arrays: dict, evidence: dict):
-    """The curves from arrays at those of the `saved` steps that come before `reached`."""
-    kept = saved[saved < reached]
-    return Curves(
-        observables(arrays),
-        kept,
-        axis="step",
-        coordinates={"layer": np.arange(1, made.depth + 1), "step2": kept},
-        diverged_at=float(saved[len(kept)]) if len(kept) < len(saved) else None,
-        evidence=_evidence(problem, form, made) | evidence | _warnings(evidence),
-    )
-
-
-def _solve_infinite_depth(problem, method: Causal, save_at, seed: int, report) -> Curves:
-    """The extrapolation of `infinite_depth`."""
-    curves: list[Curves] = []
-    for done, blocks in enumerate(BLOCKS):
-        deep = finite_depth(problem, blocks)
-        curves.append(
-            solve(deep, method, save_at, seed, lambda x, i=done: report((i + x) / len(BLOCKS)))
+def _infinitely_deep(form: str):
+    if form == "innovation":
+        raise ProblemError(
+            "Causal.form", form, "an infinitely deep network is solved in the form 'rows'"
         )
-    deepest = curves[-1]
-    reached = min(len(np.asarray(curve.times)) for curve in curves)
-    if reached < len(np.asarray(deepest.times)) or any(curve.diverged_at for curve in curves):
-        raise NotConverged(
-            f"training diverges at some of the depths {BLOCKS}, from which infinite depth is extrapolated; "
-            "use a smaller learning rate"
-        )
-    found, accuracy = {}, {}
-    everywhere = [at_layer_times(curve.observables) for curve in curves]
-    for name, observable in everywhere[-1].items():
-        sequence = [np.asarray(one[name].values) for one in everywhere]
-        values, error = extrapolated(sequence, BLOCKS)
-        if name == "test_loss" and np.any(error > 0.1 * np.abs(values) + 1e-9 * np.max(values)):
-            raise NotConverged(
-                f"the extrapolation from the depths {BLOCKS} to infinite depth is uncertain by up to "
-                f"{np.max(error):.2g} in the test loss, more than a tenth of it; use a smaller learning rate"
-            )
-        accuracy[name] = float(np.max(error, initial=0.0))
-        accuracy[name] += deepest.evidence["accuracy"].get(name, 0.0)
-        found[name] = dataclasses.replace(observable, values=values)
-    return dataclasses.replace(
-        deepest,
-        observables=found,
-        coordinates=deepest.coordinates | {"tau": layer_times()},
-        evidence=deepest.evidence | {"accuracy": accuracy, "blocks": list(BLOCKS)},
-    )
-
-
-def _evidence(problem, form: str, made) -> dict:
-    found = {"form": form, "modes": len(made.lam), "size_symbol": "D"}
-    if problem.data.spectrum is not None:
-        found["exactness"] = "mean-field approximation at finite width and data"
-    return found
-
-
-def _warnings(evidence: dict) -> dict:
-    step = evidence["edge_of_stability"]
-    if step is None:
-        return {}
-    text = (
-        f"training is at the edge of stability from step {step}: its gradients turn round and hardly shrink, and "
-        "finite networks approach the limit slowly; a smaller learning rate avoids it"
-    )
-    return {"warnings": [text]}
+    return by_nodes
 
 
 def _by_rows(problem, method: Causal, made, saved, report):
@@ -173,43 +106,9 @@ def _by_rows(problem, method: Causal, made, saved, report):
         else:
             residual.advance_residual(first, last, found, blocks, w, float(made.branch))
 
-    reached = _advance(advance, found, w, steps + 1, report)
+    reached = advance_rows(advance, found, w, steps + 1, report)
     arrays, evidence = read_off(found, w, made, saved, reached, method.ensembles)
     return arrays, reached, evidence
-
-
-def read_off(found: rows.Rows, w, made, saved, reached: int, ensembles=False, wanted=None):
-    """The wanted observables (all of them for None) of a row recursion before training diverged, and the evidence."""
-    kept = saved[saved < reached]
-    functions = Functions(found, w, made, kept if len(kept) else np.zeros(1, dtype=int))
-    arrays = functions.some(wanted)
-    if ensembles:
-        arrays |= functions.overlaps()
-    if not len(kept):
-        arrays = {name: _no_steps(values) for name, values in arrays.items()}
-    return arrays, {"edge_of_stability": functions.edge(), "accuracy": {}}
-
-
-def _no_steps(values: np.ndarray) -> np.ndarray:
-    """An array of observables without its steps, for a training that diverged before the first recorded one."""
-    return values[:0] if values.ndim == 1 else values[..., :0, :, :0, :]
-
-
-def _advance(advance, found: rows.Rows, w: rows.Weights, count: int, report) -> int:
-    """Compute `count` rows by `advance(first, last)`; the number of them before training diverged."""
-    first, start = 0, 0.0
-    while first < count:
-        # Equal work in each piece: the cost of a row grows with its square.
-        last = min(count, max(first + 16, int(first * 1.05)))
-        advance(first, last)
-        loss = rows.errors(found, w, first, last)
-        start = loss[0] if first == 0 else start
-        bad = rows.diverged(loss, start)
-        if bad.any():
-            return first + int(np.argmax(bad))
-        first = last
-        report((first / count) ** 3)
-    return count
 
 
 def _by_innovation(problem, method: Causal, made, saved, report):

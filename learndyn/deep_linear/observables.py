@@ -1,8 +1,7 @@
 """The observables of a deep linear network, the same for the limit and for finite networks.
 
-Functions of two steps have the axes (step, output, step2, output2), with "layer" in front where there is one for each
-hidden
-layer; the output axes are dropped for a single output.
+Functions of two steps have the axes (step, output, step2, output2), with "layer" (the layer time "tau" at
+infinite depth) in front where there is one for each hidden layer; the output axes are dropped for a single output.
 """
 
 import numpy as np
@@ -62,7 +61,7 @@ def edge_of_stability(power, successive) -> int | None:
     return int(found[0]) + 1 if found.size else None
 
 
-def observables(arrays: dict) -> dict[str, Observable]:
+def observables(arrays: dict, layer_axis: str = "layer") -> dict[str, Observable]:
     """Named and labelled observables; `arrays` maps the names above to values at the recorded steps."""
     known = LOSSES | CORRELATIONS | RESPONSES
     found = {}
@@ -73,7 +72,7 @@ def observables(arrays: dict) -> dict[str, Observable]:
         if name in LOSSES:
             found[name] = Observable(("step",), values, words)
             continue
-        layers = ("layer",) * (values.ndim == 5)
+        layers = (layer_axis,) * (values.ndim == 5)
         dims = (*layers, "step", "output", "step2", "output2")
         if values.shape[-1] == 1:
             values, dims = values[..., 0, :, 0], (*layers, "step", "step2")

@@ -3,7 +3,8 @@
 import numpy as np
 
 from learndyn.deep_linear import rows
-from learndyn.deep_linear.causal import Causal, curves_of, pick_form, read_off
+from learndyn.deep_linear.causal import Causal, pick_form
+from learndyn.deep_linear.curves import curves_of, read_off
 from learndyn.deep_linear.setting import Setting, setting
 from learndyn.numerics.times import resolve_steps
 from learndyn.theory import Curves

@@ -1,4 +1,4 @@
-"""Residual networks: the row recursion against the innovation basis, exact limits, infinite depth."""
+"""Residual networks of finite depth: the row recursion against the innovation basis, exact limits."""
 
 import math
 
@@ -84,35 +84,6 @@ def test_lazy_wide_network_has_the_known_kernel(form):
     )
 
 
-def test_lazy_wide_infinitely_deep_network_has_the_known_kernel():
-    """𝒦 = (2 + β_0²) exp(β_0²), within the stated accuracy."""
-    network = ld.DeepLinear(math.inf, np.inf, 1e-5, centered=True, skip=ld.ScaledSkip(1.1))
-    theory = solved(network, POPULATION, 0.05)
-    kernel = (2 + 1.1**2) * math.exp(1.1**2)
-    accuracy = theory.evidence["accuracy"]["test_loss"]
-    assert accuracy < 1e-5
-    error = np.abs(theory["test_loss"] - (1 - 0.05 * kernel) ** (2 * theory["step"])).max()
-    assert float(error) < accuracy + 1e-9
-
-
-@pytest.mark.parametrize("data", DATA, ids=lambda data: data.kind)
-def test_infinite_depth_is_approached_as_one_over_the_depth(data):
-    """The deviation halves when the depth doubles, up to the next order: 3 % from 32 to 64 layers."""
-    skip = ld.ScaledSkip(1.0)
-    infinite = solved(ld.DeepLinear(math.inf, 1.0, centered=True, skip=skip), data, 0.01, 20)
-    assert infinite.evidence["accuracy"]["test_loss"] < 1e-5
-    deviation = [
-        float(
-            abs(
-                solved(ld.DeepLinear(L, 1.0, centered=True, skip=skip), data, 0.01, 20)["test_loss"]
-                - infinite["test_loss"]
-            ).max()
-        )
-        for L in (32, 64)
-    ]
-    assert deviation[0] / deviation[1] == pytest.approx(2.0, rel=0.03)
-
-
 @pytest.mark.parametrize("form", ["rows", "innovation"])
 def test_lazy_wide_network_on_a_dataset_is_linear_regression(form):
     """Test and training loss of gradient descent with the step η𝒦, averaged over Marchenko–Pastur eigenvalues."""
@@ -157,15 +128,6 @@ def test_overlap_of_forward_and_backward_fields_is_conserved_along_the_layers(da
         C_vv = theory["test_loss"].values
         target = np.sqrt(theory["bias"].values)
         np.testing.assert_allclose(overlap[0], gamma * (target - C_vv), atol=1e-11)
-
-
-def test_infinite_depth_has_layer_times():
-    network = ld.DeepLinear(math.inf, 1.0, skip=ld.ScaledSkip(1.0))
-    theory = solved(network, DATASET, 0.01, 10)
-    assert theory["C_h"].dims == ("tau", "step", "step2")
-    np.testing.assert_allclose(theory["tau"], np.linspace(0, 1, 9))
-    # At the start ⟨gg⟩ = exp(β_0²(1 − τ)).
-    np.testing.assert_allclose(theory["C_g"][:, 0, 0], np.exp(1 - theory["tau"]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("centered", [False, True])
@@ -227,18 +189,6 @@ def test_gradient_of_a_residual_network_is_refused():
     )
     with pytest.raises(ld.NoTheory, match="residual"):
         ld.trace(problem)
-
-
-def test_divergence_at_infinite_depth_is_said():
-    network = ld.DeepLinear(math.inf, 1.0, skip=ld.ScaledSkip(1.0))
-    with pytest.raises(ld.NotConverged, match="smaller learning rate"):
-        solved(network, POPULATION, 1.0, 30)
-
-
-def test_an_extrapolation_that_fails_near_instability_is_not_returned():
-    network = ld.DeepLinear(math.inf, 1.0, centered=True, skip=ld.ScaledSkip(1.25))
-    with pytest.raises(ld.NotConverged, match="uncertain by"):
-        solved(network, POPULATION, 0.0178, 30)
 
 
 @pytest.mark.parametrize("skip", [0.5, ld.ScaledSkip(1.2)])

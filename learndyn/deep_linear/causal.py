@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from learndyn.deep_linear import residual, rows
-from learndyn.deep_linear.curves import advance_rows, curves_of, read_off
+from learndyn.deep_linear.curves import advance_rows, curves_of, first_steps, read_off
 from learndyn.deep_linear.gradient import losses_of
 from learndyn.deep_linear.innovation import solve_innovation
 from learndyn.deep_linear.node_numbers import by_nodes
 from learndyn.deep_linear.setting import POPULATION, STREAM, Setting, setting
-from learndyn.errors import NoTheory, ProblemError
+from learndyn.errors import NotConverged, NoTheory, ProblemError
 from learndyn.memory import require_memory
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, choice, field, number, whole
@@ -19,6 +19,10 @@ from learndyn.training import impulse_response, rates
 
 ROWS_WORK = 1.5e9
 """Up to this many (layers + modes) × rows³ the row recursion takes seconds, and it gives the responses too."""
+FEWER_BINS = 4
+"""A spectrum in fewer bins, by this factor, shows the accuracy of its grouping."""
+RUNAWAY = 10.0
+"""A loss that has risen to this many times its start is on its way to divergence."""
 SMALL_RICHNESS = 1e-2
 """Below it, the innovation basis of a centred network loses digits that the row recursion keeps."""
 
@@ -65,17 +69,30 @@ def solve(problem, method: Causal, save_at, seed: int, report) -> Curves:
     solver = _by_rows if form == "rows" else _by_innovation
     if math.isinf(problem.network.depth):
         solver = _infinitely_deep(form)
-    coarse = setting(problem, method.bins // 2) if made.grouped else None
+    few = max(method.bins // FEWER_BINS, 1)
+    coarse = setting(problem, few) if made.grouped else None
     share = 1.0 if coarse is None else 0.7
     arrays, reached, evidence = solver(problem, method, made, saved, lambda x: report(share * x))
-    if coarse is not None:
-        # The error of grouping modes falls as 1/bins², so that a third of the difference is left.
-        kept = saved[saved < reached]
-        rest = solver(problem, method, coarse, kept, lambda x: report(share + (1 - share) * x))
-        for name, values in rest[0].items():
-            if rest[1] >= reached:
-                error = float(np.max(np.abs(values - arrays[name]), initial=0.0)) / 3
-                evidence["accuracy"][name] = evidence["accuracy"].get(name, 0.0) + error
+    kept = saved[saved < reached]
+    if coarse is not None and len(kept):
+        rough, rough_end, _ = solver(
+            problem, method, coarse, kept, lambda x: report(share + (1 - share) * x)
+        )
+        if rough_end <= kept[-1]:
+            if not np.max(arrays["test_loss"]) > RUNAWAY * arrays["test_loss"][0]:
+                raise NotConverged(
+                    f"training diverges at step {rough_end} with the spectrum in {few} bins, and not in "
+                    f"{method.bins}: too few to know the limit; use more bins"
+                )
+            # Both diverge, one a little earlier.
+            reached, count = rough_end, int(np.count_nonzero(kept < rough_end))
+            arrays = {name: first_steps(values, count) for name, values in arrays.items()}
+            rough = {name: first_steps(values, count) for name, values in rough.items()}
+        # The error of grouping modes falls as 1/bins² for a smooth spectrum and as 1/bins for a rough one: it is then
+        # about a third of this difference.
+        for name, values in rough.items():
+            error = float(np.max(np.abs(values - arrays[name]), initial=0.0))
+            evidence["accuracy"][name] = evidence["accuracy"].get(name, 0.0) + error
     return curves_of(problem, form, made, saved, reached, arrays, evidence)
 
 

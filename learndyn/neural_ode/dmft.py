@@ -19,6 +19,9 @@ from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, choice, field, whole
 from learndyn.theory import Curves
 
+UNCERTAIN = 0.1
+"""An accuracy beyond this share of the largest value is not to be trusted."""
+
 
 class DynamicalMeanField(Part):
     """The limit d → ∞ of a neural ODE, exact on the Euler grid of the finite system.
@@ -80,7 +83,7 @@ def _curves(problem, method: DynamicalMeanField, form: str, saved, found: list[d
         evidence |= {
             "accuracy": accuracy,
             "finest_steps": problem.network.steps * 2**method.extrapolation,
-        }
+        } | _warnings(arrays, accuracy)
     return Curves(
         observables(arrays),
         kept,
@@ -89,6 +92,22 @@ def _curves(problem, method: DynamicalMeanField, form: str, saved, found: list[d
         diverged_at=float(saved[count]) if count < len(saved) else None,
         evidence=evidence,
     )
+
+
+def _warnings(arrays: dict, accuracy: dict) -> dict:
+    """What to say where extrapolation still changes an observable much: then its accuracy is no bound."""
+    uncertain = [
+        name
+        for name, error in accuracy.items()
+        if error > UNCERTAIN * np.max(np.abs(arrays[name]), initial=0.0)
+    ]
+    if not uncertain:
+        return {}
+    text = (
+        f"the last extrapolation changes {', '.join(uncertain)} by more than a tenth: the Euler steps are too long to "
+        "know the accuracy; use more steps, or a larger extrapolation"
+    )
+    return {"warnings": [text]}
 
 
 def trace(problem, method: DynamicalMeanField, save_at) -> dict:

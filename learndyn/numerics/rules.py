@@ -2,11 +2,14 @@
 
 Up to three dimensions: a product of trapezoidal grids. For a function analytic in a strip the trapezoidal rule against
 a Gaussian weight converges exponentially in the number of points per axis, faster than Gauss–Hermite for functions such
-as tanh whose poles are near. Above three dimensions: Sobol' points with Owen's scrambling, through the inverse normal
+as tanh whose poles are near. Replicates are shifted grids, in another order along every axis: their mean is far more
+accurate than each of them, so that their spread is no measure of its error; compare with a coarser rule instead. Above
+three dimensions: Sobol' points with Owen's scrambling, through the inverse normal
 distribution, shifted and rotated so that their means vanish and their covariance is the identity. Every rule carries a
 second one, a two-dimensional grid, for averages over two fields only.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -40,17 +43,23 @@ class Rule(NamedTuple):
 
 
 def gaussian_rule(
-    n: int, points: int, replicates: int, seed: int, match_moments: bool = True
+    n: int,
+    points: int,
+    replicates: int,
+    seed: int,
+    match_moments: bool = True,
+    pair_points: int = PAIR_POINTS,
 ) -> Rule:
     """`replicates` rules of about `points` points each for averages over n independent standard normals.
 
-    Replicates are shifted grids (n ≤ 3; `seed` plays no part) or independent scrambles: the spread of the results is
-    their error. The number of points is rounded to a full grid, or to a power of two.
+    Replicates are shifted grids (n ≤ 3; `seed` plays no part) or independent scrambles, whose spread is their error.
+    The number of points is rounded to a full grid, or to a power of two. `pair_points` are those per axis of the grid
+    for averages over two fields.
     """
     for name, value, least in (("n", n, 1), ("points", points, 4), ("replicates", replicates, 1)):
         if value < least:
             raise ProblemError(f"gaussian_rule.{name}", value, f"must be at least {least}")
-    pairs = _grids(2, PAIR_POINTS, replicates)
+    pairs = _grids(2, pair_points, replicates)
     if n <= GRID_DIMENSIONS:
         return _grids(n, max(2, round(points ** (1 / n))), replicates)._replace(pairs=pairs)
     return quasi_random_rule(n, points, replicates, seed, match_moments)._replace(pairs=pairs)
@@ -61,17 +70,18 @@ def _grids(n: int, per_axis: int, replicates: int) -> Rule:
     # 3/2 from the real axis, exp(−2π·(3/2)/h), h = 2L/per_axis.
     end = min((3 * np.pi * per_axis) ** (1 / 3), WIDEST)
     h = 2 * end / per_axis
+    # Every axis has all shifts, each axis in its own order: with the same order the replicates would share the aliasing
+    # error of functions of a difference of two axes. The orders are fixed, so that a grid is always the same.
+    rng = np.random.default_rng(0)
+    shifts = np.stack([rng.permutation(replicates) + 0.5 for _ in range(n)], axis=1) / replicates
     all_points, all_weights = [], []
-    for r in range(replicates):
-        x = h * (np.arange(per_axis) + (r + 0.5) / replicates) - end
+    for shift in shifts:
+        x = h * (np.arange(per_axis)[:, None] + shift) - end
         w = np.exp(-0.5 * x * x)
-        w /= w.sum()
-        axes = np.meshgrid(*[x] * n, indexing="ij")
+        w /= w.sum(axis=0)
+        axes = np.meshgrid(*x.T, indexing="ij")
         all_points.append(np.stack([axis.ravel() for axis in axes], axis=-1))
-        weights = w
-        for _ in range(n - 1):
-            weights = np.multiply.outer(weights, w)
-        all_weights.append(weights.ravel())
+        all_weights.append(functools.reduce(np.multiply.outer, w.T).ravel())
     return Rule(np.stack(all_points), np.stack(all_weights))
 
 

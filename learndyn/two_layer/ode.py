@@ -9,10 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
+from scipy.special import stdtrit
 
+from learndyn.batches import mean_and_error
 from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
-from learndyn.numerics.gaussian import closed_form, gaussian_rule
+from learndyn.numerics.gaussian import Rule, closed_form, gaussian_rule
+from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS
 from learndyn.numerics.times import resolve_times
 from learndyn.part import Part, field, number, whole
 from learndyn.theory import Curves
@@ -25,13 +28,20 @@ CHUNKS = 8
 
 LOOSER = 100.0
 """A second integration with tolerances larger by this factor shows the accuracy of the first."""
+COARSER = 4
+"""Grids of the second integration have fewer points, by this factor."""
+LEFT = 1 / (COARSER ** (1 / GRID_DIMENSIONS) - 1)
+"""The error of the finer grids in units of the difference, at most: with a kink it falls as the spacing or faster."""
+CONFIDENCE = 0.95
+"""Errors of quasi-random averages are below the stated accuracy with this probability."""
 
 
 class OrderParameterODE(Part):
     """Integrate the order-parameter equations by an adaptive Runge–Kutta method of order 8.
 
-    `rtol`, `atol` bound the local error. Activations without closed-form integrals use `replicates` independent
-    quadrature rules of `points` points each; their spread is the error estimate.
+    `rtol`, `atol` bound the local error. Activations without closed-form integrals use `replicates` quadrature rules of
+    `points` points each. Up to three fields, K + M ≤ 3, and in gradient flow these are grids, compared with grids of a
+    quarter of the points; else they are independent quasi-random points, whose spread is the error estimate.
     """
 
     rtol: float = field(number(above=0), default=1e-9)
@@ -98,18 +108,39 @@ def _integrate(made, y, rules, t0, times, jumps, tolerance, max_steps):
     return jax.vmap(one)(y, rules)
 
 
-def quadrature_rules(made: Equations, K: int, method: OrderParameterODE, seed: int):
-    """None where the averages have a closed form, else the quadrature rules, one per replicate."""
+class Quadrature(NamedTuple):
+    """The rules of the averages, one per replicate, and coarser ones to set next to them; None for closed forms.
+
+    `sampled` says whether the points are quasi-random: then replicates are independent.
+    """
+
+    rules: Rule | None
+    coarser: Rule | None
+    sampled: bool
+
+
+def quadrature(made: Equations, K: int, method: OrderParameterODE, seed: int) -> Quadrature:
+    """How the averages over the fields of K students and the teachers are taken."""
     if closed_form(made.student, made.teacher):
-        return None
-    return gaussian_rule(K + made.T.shape[0], method.points, method.replicates, seed)
+        return Quadrature(None, None, False)
+    n, replicates = K + made.T.shape[0], method.replicates
+    rules = gaussian_rule(n, method.points, replicates, seed)
+    pair_points = round(PAIR_POINTS / np.sqrt(COARSER))
+    if n <= GRID_DIMENSIONS:
+        coarser = gaussian_rule(
+            n, method.points // COARSER, replicates, seed, pair_points=pair_points
+        )
+        return Quadrature(rules, coarser, False)
+    pairs = gaussian_rule(2, 4, replicates, seed, pair_points=pair_points).pairs
+    # Gradient flow needs averages over two fields only.
+    return Quadrature(rules, rules._replace(pairs=pairs), not made.flow)
 
 
 def trace(problem, method: OrderParameterODE, save_at=None) -> dict[str, Array]:
     """The observables as a pure JAX function of the numbers in the problem, for `jax.grad`, `jit` and `vmap`."""
     times = resolve_times(save_at, problem.training.time)
     made, y = equations(problem)
-    rules = quadrature_rules(made, y.v.shape[0], method, seed=0)
+    rules = quadrature(made, y.v.shape[0], method, seed=0).rules
     rule = None if rules is None else rules.replicate(0)
     jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
     tolerance = jnp.asarray([method.rtol, method.atol])
@@ -122,18 +153,21 @@ def trace(problem, method: OrderParameterODE, save_at=None) -> dict[str, Array]:
 
 
 def solve(problem, method: OrderParameterODE, save_at, seed: int, report) -> Curves:
-    """Integrate twice, the second time with looser tolerances; the difference is the stated accuracy."""
+    """Integrate twice, the second time with looser tolerances and on coarser grids: the difference is the accuracy."""
     times = resolve_times(save_at, problem.training.time)
     K, M = problem.network.R.shape
     _require_memory(K, M, method, problem)
     made, y = equations(problem)
-    rules = quadrature_rules(made, K, method, seed)
+    rules, coarser, sampled = quadrature(made, K, method, seed)
     jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
     tolerance = jnp.asarray([method.rtol, method.atol])
-    arguments = (made, y, rules, times, jumps, method.max_steps)
-    values, steps = _sweep(*arguments, tolerance, lambda done: report(0.6 * done))
-    loose, _ = _sweep(*arguments, LOOSER * tolerance, lambda done: report(0.6 + 0.4 * done))
-    return _curves(problem, method, times, values, loose, steps, rules is not None)
+    arguments = (times, jumps, method.max_steps)
+    values, steps = _sweep(made, y, rules, *arguments, tolerance, lambda x: report(0.6 * x))
+    loose, _ = _sweep(
+        made, y, coarser, *arguments, LOOSER * tolerance, lambda x: report(0.6 + 0.4 * x)
+    )
+    averages = "closed form" if rules is None else "quadrature"
+    return _curves(problem, method, times, values, loose, steps, averages, sampled)
 
 
 def solve_many(
@@ -163,7 +197,7 @@ def solve_many(
     curves = []
     for i, problem in enumerate(problems):
         values, other = (_until_divergence([x[i][None] for x in one]) for one in (fine, loose))
-        curves.append(_curves(problem, method, times, values, other, int(steps[i]), False))
+        curves.append(_curves(problem, method, times, values, other, int(steps[i])))
     return curves
 
 
@@ -192,16 +226,21 @@ def _until_divergence(arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
     return dict(zip(("test_loss", "Q", "R", "v"), (a[:, :reached] for a in arrays), strict=True))
 
 
-def _curves(problem, method, times, values, loose, steps: int, quadrature: bool) -> Curves:
-    """The curves of a problem, with the accuracy that a looser integration shows."""
+def _curves(
+    problem, method, times, values, loose, steps: int, averages="closed form", sampled=False
+) -> Curves:
+    """The curves of a problem, with the accuracy that a looser integration and the spread of samples show."""
     reached = min(len(values["test_loss"][0]), len(loose["test_loss"][0]))
     accuracy = {}
     for name, array in values.items():
         array, other = array[:, :reached], loose[name][:, :reached]
         accuracy[name] = float(np.max(np.abs(array.mean(0) - other.mean(0)), initial=0.0))
-        if quadrature:
-            spread = array.std(0, ddof=1) / np.sqrt(len(array))
-            accuracy[name] += float(np.max(spread, initial=0.0))
+        if averages == "quadrature":
+            accuracy[name] *= LEFT
+        if sampled:
+            # Few replicates know their spread poorly, which Student's distribution makes up for.
+            factor = stdtrit(len(array) - 1, (1 + CONFIDENCE) / 2)
+            accuracy[name] += factor * float(np.max(mean_and_error(array)[1], initial=0.0))
     means = {name: array[:, :reached].mean(0) for name, array in values.items()}
     curves = observables(T=problem.data.teacher.T, **means)
     return Curves(
@@ -211,7 +250,7 @@ def _curves(problem, method, times, values, loose, steps: int, quadrature: bool)
         evidence={
             "tolerances": {"rtol": method.rtol, "atol": method.atol},
             "accuracy": accuracy,
-            "averages": "quadrature" if quadrature else "closed form",
+            "averages": averages,
             "integration_steps": steps,
         },
     )

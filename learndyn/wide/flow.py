@@ -167,7 +167,8 @@ def _extrapolated(grids: list[Descent]):
             mean, error = values[0], None
             change, noise = (values - second)[0], np.zeros(shape)
         found[name] = dataclasses.replace(finest, values=mean, error=error)
-        accuracy[name] = float(np.max(np.abs(change), initial=0.0))
+        of_descent = grids[-1].curves.evidence.get("accuracy", {}).get(name, 0.0)
+        accuracy[name] = float(np.max(np.abs(change), initial=0.0)) + of_descent
         if name in JUDGED:
             scale = max(float(np.max(np.abs(mean))), 1e-300)
             # Few batches know a single noise poorly: none is taken to be below what is usual for the observable.

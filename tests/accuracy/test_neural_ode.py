@@ -1,0 +1,58 @@
+"""The accuracy of neural ODEs in continuous inference time, against many more halvings of the Euler step."""
+
+import pytest
+
+import learndyn as ld
+from tests.accuracy.measures import check_ratios, ratios
+
+PAPER = ld.PolynomialField([[0, 0], [0, 0.8], [0.4, 0]])
+
+
+def problem(epochs=5, data=None, field=PAPER, **network) -> ld.Problem:
+    settings = {"control_ratio": 0.75, "time": 1.0, "steps": 6} | network
+    return ld.Problem(
+        ld.NeuralODE(field, **settings),
+        data or ld.Stream(),
+        ld.GradientDescent(0.5, steps=epochs),
+    )
+
+
+@pytest.mark.slow
+def test_extrapolation_of_fresh_trajectories():
+    """The last extrapolation changes more than is left of the error, except where a warning says that it may not."""
+    settings = [{}, {"time": 3.0}, {"noise": 0.1, "teacher_noise": 0.1}, {"adjoint": "truncated"}]
+    found, warned = [], 0
+    for network in settings:
+        reference = ld.solve(problem(**network), ld.DynamicalMeanField(extrapolation=5))
+        for extrapolation in (1, 2, 3):
+            solution = ld.solve(
+                problem(**network), ld.DynamicalMeanField(extrapolation=extrapolation)
+            )
+            if "warnings" in solution.evidence:
+                warned += 1
+            else:
+                found += ratios(solution, reference)
+    assert warned <= 3
+    check_ratios(found, least=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [ld.Stream(chained=True), ld.Dataset(examples=1)])
+def test_extrapolation_of_correlated_trajectories(data):
+    """The same with all correlations of training steps, which are deterministic too."""
+    short = problem(epochs=2, data=data, steps=3)
+    reference = ld.solve(short, ld.DynamicalMeanField(extrapolation=4))
+    found = []
+    for extrapolation in (1, 2):
+        found += ratios(
+            ld.solve(short, ld.DynamicalMeanField(extrapolation=extrapolation)), reference
+        )
+    check_ratios(found, least=1e-2)
+
+
+@pytest.mark.slow
+def test_long_euler_steps_are_warned_of():
+    """Where extrapolation changes an observable by more than a tenth, its accuracy is no bound: it says so."""
+    rough = problem(time=3.0, steps=4)
+    solution = ld.solve(rough, ld.DynamicalMeanField(extrapolation=1))
+    assert "more steps" in solution.evidence["warnings"][0]

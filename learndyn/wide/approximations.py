@@ -20,12 +20,12 @@ from learndyn.errors import NoTheory
 from learndyn.numerics.gaussian import closed_form, error_moments, gaussian_rule
 from learndyn.numerics.pair_grid import pair_averages
 from learndyn.numerics.precision import float64
-from learndyn.numerics.rules import PAIR_POINTS, Rule
+from learndyn.numerics.rules import Rule
 from learndyn.wide.linear import LinearSolution, sweep
 from learndyn.wide.setting import Setting
 
 GRIDS = 4
-"""Shifted grids of averages without a closed form."""
+"""Shifted grids of averages without a closed form: at a kink, an error depends on where it falls on the grid."""
 
 
 class InitialKernels(NamedTuple):
@@ -45,14 +45,14 @@ def on_grid(setting: Setting) -> bool:
     return not (isinstance(activation, Linear) or closed_form(activation, activation))
 
 
-def initial_kernels(setting: Setting, pair_points: int = PAIR_POINTS) -> InitialKernels:
+def initial_kernels(setting: Setting, grids=slice(None)) -> InitialKernels:
     """Φ^0 = K^x, Φ^ℓ = ⟨φ(u)φ(u)⟩ with ⟨uu⟩ = Φ^{ℓ−1} + bias; G^{L+1} = 1, G^ℓ = G^{ℓ+1} ⟨φ'(u)φ'(u)⟩.
 
-    Where an average has no closed form it is taken on a grid with `pair_points` points per axis.
+    Averages without a closed form are taken on shifted grids; on some of them only where `grids` says which.
     """
     Phi, slopes = [setting.K], []
     for _ in range(setting.depth):
-        products, slope = _averages(setting.activation, Phi[-1] + setting.bias, pair_points)
+        products, slope = _averages(setting.activation, Phi[-1] + setting.bias, grids)
         Phi.append(products)
         slopes.append(slope)
     G = [np.ones_like(setting.K)]
@@ -63,7 +63,7 @@ def initial_kernels(setting: Setting, pair_points: int = PAIR_POINTS) -> Initial
     return InitialKernels(Phi, G, (G * (Phi + biases)).sum(0))
 
 
-def _averages(activation, C, pair_points: int):
+def _averages(activation, C, grids: slice):
     """⟨φ(u_a)φ(u_b)⟩ and ⟨φ'(u_a)φ'(u_b)⟩ of fields with covariance C, in closed form or on a grid."""
     if isinstance(activation, Linear):
         return C, np.ones_like(C)
@@ -78,10 +78,10 @@ def _averages(activation, C, pair_points: int):
             # ⟨φ_a ε⟩ for an error ε that is one φ_b after the other.
             every = jax.vmap(moments)(jnp.eye(p))
             return np.asarray(every.readout), np.asarray(every.slope[0])
-        # Several grids: the error of a single one at a kink depends on where the kink falls.
-        pairs = gaussian_rule(2, 4, GRIDS, 0, pair_points=pair_points).pairs
+        pairs = gaussian_rule(2, 4, GRIDS, 0).pairs
         assert pairs is not None
-        grid = Rule(pairs.points.reshape(-1, 2), pairs.weights.ravel() / GRIDS)
+        points, weights = pairs.points[grids], pairs.weights[grids]
+        grid = Rule(points.reshape(-1, 2), weights.ravel() / len(weights))
         found = pair_averages(activation, activation, C, p, grid)
         return np.asarray(found.products), np.asarray(found.slopes)
 

@@ -3,17 +3,19 @@
 import math
 
 import numpy as np
+from scipy.special import stdtrit
 
 from learndyn.activations import Linear, Polynomial, Relu
 from learndyn.batches import in_threads, mean_and_error, pseudovalues, workers
 from learndyn.errors import NoTheory, ProblemError
 from learndyn.memory import require_memory
-from learndyn.numerics.rules import PAIR_POINTS, quasi_random_rule
+from learndyn.numerics.rules import quasi_random_rule
 from learndyn.numerics.times import resolve_steps
 from learndyn.theory import Curves
 from learndyn.training import rates
 from learndyn.wide.alternating import alternate
 from learndyn.wide.approximations import (
+    GRIDS,
     gradient_independent_linear,
     initial_kernels,
     on_grid,
@@ -196,23 +198,26 @@ def _without_samples(method: WideMethod, made: Setting, saved, test_targets):
         # To the order γ_0², of which the product of corrected kernels has more.
         arrays["kernel"] = found["kernel"][saved]
         return arrays, made.states, {"solver": "leading order in γ_0²"}
-    arrays = _static(made, saved, PAIR_POINTS)
     evidence: dict = {"solver": "static kernel"}
     if on_grid(made):
-        # Twice the spacing: the error of a kink falls at least as the spacing does, all others faster.
-        rough = _static(made, saved, PAIR_POINTS // 2)
-        named = [x | losses(made.loss, x["f"][saved], test_targets) for x in (arrays, rough)]
-        evidence["accuracy"] = {
-            name: float(np.max(np.abs(named[0][name] - named[1][name])))
-            for name in named[0]
-            if name != "f"
-        }
-    return arrays, made.states, evidence
+        evidence["accuracy"] = _accuracy_of_grids(made, saved, test_targets)
+    return _static(made, saved), made.states, evidence
 
 
-def _static(made: Setting, saved, pair_points: int) -> dict[str, np.ndarray]:
+def _accuracy_of_grids(made: Setting, saved, test_targets) -> dict[str, float]:
+    """The error of all grids together, from their spread, if their errors are independent, as they are at a kink."""
+    each = [_static(made, saved, slice(r, r + 1)) for r in range(GRIDS)]
+    named = [x | losses(made.loss, x.pop("f")[saved], test_targets) for x in each]
+    factor = float(stdtrit(GRIDS - 1, 0.975))
+    return {
+        name: factor * float(np.max(mean_and_error([x[name] for x in named])[1], initial=0.0))
+        for name in named[0]
+    }
+
+
+def _static(made: Setting, saved, grids=slice(None)) -> dict[str, np.ndarray]:
     """All observables of a kernel that stays as it is at the start."""
-    start, n, C = initial_kernels(made, pair_points), len(saved), made.outputs
+    start, n, C = initial_kernels(made, grids), len(saved), made.outputs
     f = static_kernel(made, start.kernel)
     Phi = np.broadcast_to(
         start.Phi[1:, None, :, None], (made.depth, n, made.points, n, made.points)

@@ -103,9 +103,9 @@ def static_ratios(monkeypatch, activation: str, depth: int) -> list[float]:
 
 @pytest.mark.parametrize(("activation", "least"), [("erf", 0.0), ("relu", 1e-3)])
 def test_static_kernels_on_a_grid(monkeypatch, activation, least):
-    """The error of kernels on a grid is below the difference from a grid of twice the spacing.
+    """The error of kernels on four grids is below what their spread says, by Student's distribution.
 
-    For a kink it is a good part of it. For smooth activations grids converge so fast that it is any small share.
+    For smooth activations the mean of shifted grids is far better than each of them: it may be any small share.
     """
     found = static_ratios(monkeypatch, activation, 1) + static_ratios(monkeypatch, activation, 2)
     check_ratios(found, least)

@@ -235,6 +235,30 @@ def test_particles_are_the_sampled_layer(rule):
     assert agree(general, found)
 
 
+@pytest.mark.parametrize(
+    ("activation", "responses", "words"),
+    [
+        ("relu", "auto", "51 states of 20 points: with fewer, .* are biased$"),
+        ("relu", "stein", "51 states of 20 points: with fewer, .* are biased$"),
+        ("tanh", "stein", "51 states of 20 points: .*; or use responses = 'adjoint'$"),
+    ],
+)
+@pytest.mark.parametrize("method", [KernelEvolution, ld.AlternatingIteration])
+def test_stein_responses_to_too_many_directions_are_refused(method, activation, responses, words):
+    """The loss was 28 % low here, without a word."""
+    points = Points.random(20, 30, seed=0)
+    asked = ld.Problem(Wide(2, activation), points, ld.GradientDescent(0.5, steps=50))
+    said = rf"{method.__name__}\.samples = 1024: must be at least 4096 for {words}"
+    with pytest.raises(ld.ProblemError, match=said):
+        ld.solve(asked, method(responses=responses))
+
+
+def test_stein_responses_of_several_outputs_need_more_samples():
+    asked = problem("relu", 2, steps=10, outputs=3)
+    with pytest.raises(ld.ProblemError, match=r"at least 1024 for 11 states of 4 points and 3"):
+        ld.solve(asked, KernelEvolution(samples=512))
+
+
 def test_too_few_particles_are_refused_by_name():
     asked = problem("tanh", 1, outputs=2)
     with pytest.raises(

@@ -238,3 +238,15 @@ def test_a_search_without_an_edge_gives_up_and_says_how_far_it_came(stable, word
     monkeypatch.setattr(rates, "_is_stable", lambda problem, rate: stable)
     with pytest.raises(ld.NotConverged, match=f"{words} .*e[+-][12][0-9]"):
         ld.largest_stable_rate(problem(ld.Population(), 2))
+
+
+def test_a_rate_whose_curve_is_not_known_stops_the_search_by_name(monkeypatch):
+    """It counts neither as stable nor as unstable."""
+
+    def solve(problem, **options):
+        raise ld.NotConverged("the solver gave up")
+
+    monkeypatch.setattr(rates, "solve", solve)
+    for search in (ld.best_rate, ld.largest_stable_rate):
+        with pytest.raises(ld.NotConverged, match=r"learning rate 0\.05, where the solver gave up"):
+            search(problem(ld.Population(), 2))

@@ -147,7 +147,7 @@ for _number, _title, _caption, _minutes, _make in (
         "Learning-rate transfer across depth with scaled residual branches",
         "Test loss after 30 steps, population, centred, ν = 1, γ₀ = 1, 40 rates a decade. (a) β = 1: from L = 2 to 16 "
         "the best η (star) falls from 0.10 to 4.2·10⁻⁷; (b) β = 1.25/√L: it falls from 0.112 (L = 2) over 0.050, 0.030 "
-        "and 0.022 (L = 16) to 0.016 (L = ∞). It converges, but is not constant: the paper says that it does not shift "
+        "and 0.022 (L = 16) to 0.015 (L = ∞). It converges, but is not constant: the paper says that it does not shift "
         "significantly. A line ends where the loss exceeds ten times its minimum: the optimum lies at the edge of "
         "stability, and just above it the loss rises by orders of magnitude. Points, at L = 2 and 8: D = 200, "
         f"{_points} 6 seeds, up to twice the best η; none diverged. Below the optimum networks at L = 8 lie above the "

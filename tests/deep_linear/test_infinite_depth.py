@@ -1,5 +1,6 @@
 """Infinite depth: the layer-time equations against a plain transcription, finite depths, exact limits, more nodes."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -111,8 +112,6 @@ def deep_limit(made, depths=(32, 64, 128)) -> dict:
 
 
 def _replaced(made, **fields):
-    import dataclasses
-
     return dataclasses.replace(made, network=dataclasses.replace(made.network, **fields))
 
 

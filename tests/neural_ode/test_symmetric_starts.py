@@ -101,6 +101,13 @@ def test_templates_do_not_start_symmetric(name):
     assert symmetric_start(ld.Problem.from_toml(theory.template)) is None
 
 
+def test_neurons_in_fields_of_their_own_are_not_exchanged():
+    shared = CASES["neurons alike"]
+    assert symmetric_start(shared) is not None
+    own = dataclasses.replace(shared.network, own_fields=True)
+    assert symmetric_start(dataclasses.replace(shared, network=own)) is None
+
+
 def test_one_euler_step_in_an_even_field_leaves_at_the_known_rate():
     """m' = ρm with ρ = 1 + 2κ(1 − Q), Q' = Q[(1 − 2κQ)² + 2σκ²(1 + Q²)], κ = ηh²/σ, for G = q m² + …"""
     theory = ld.solve(problem(steps=1))

@@ -29,7 +29,7 @@ def check_mean_square_z(found: dict[str, tuple[float, float]], batches: int) -> 
     """⟨z²⟩ is that of Student's distribution, d/(d − 2) with d = batches − 1, within chance.
 
     From below within three errors, and not under a third of it: an error bar too large by √3. From above within three
-    errors of ⟨z²⟩, which is skewed, plus a third: errors bars may be too small by 15 %. Halved error bars make it four
+    errors of ⟨z²⟩, which is skewed, plus a third: error bars may be too small by 15 %. Halved error bars make it four
     times as large.
     """
     expected = (batches - 1) / (batches - 3)

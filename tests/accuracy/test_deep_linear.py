@@ -58,6 +58,7 @@ def test_grouping_states_its_accuracy_where_training_diverges():
     assert solution.evidence["accuracy"]["test_loss"] > 0
 
 
+@pytest.mark.slow
 def test_innovation_basis():
     """Its tolerance is above the distance to the row recursion: by less than a thousandfold where the basis is small.
 

@@ -19,20 +19,16 @@ def problem(epochs=5, data=None, field=PAPER, **network) -> ld.Problem:
 
 @pytest.mark.slow
 def test_extrapolation_of_fresh_trajectories():
-    """The last extrapolation changes more than is left of the error, except where a warning says that it may not."""
+    """The finest step changes more than is left of the error, also where a warning says that it may not."""
     settings = [{}, {"time": 3.0}, {"noise": 0.1, "teacher_noise": 0.1}, {"adjoint": "truncated"}]
-    found, warned = [], 0
+    found = []
     for network in settings:
         reference = ld.solve(problem(**network), ld.DynamicalMeanField(extrapolation=5))
         for extrapolation in (1, 2, 3):
             solution = ld.solve(
                 problem(**network), ld.DynamicalMeanField(extrapolation=extrapolation)
             )
-            if "warnings" in solution.evidence:
-                warned += 1
-            else:
-                found += ratios(solution, reference)
-    assert warned <= 3
+            found += ratios(solution, reference)
     check_ratios(found, least=1e-2)
 
 

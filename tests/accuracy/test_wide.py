@@ -101,6 +101,7 @@ def static_ratios(monkeypatch, activation: str, depth: int) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("activation", "least"), [("erf", 0.0), ("relu", 1e-3)])
 def test_static_kernels_on_a_grid(monkeypatch, activation, least):
     """The error of kernels on four grids is below what their spread says, by Student's distribution.
@@ -111,6 +112,7 @@ def test_static_kernels_on_a_grid(monkeypatch, activation, least):
     check_ratios(found, least)
 
 
+@pytest.mark.slow
 def test_steps_of_gradient_flow():
     """Flow with a static kernel, known in closed form: f = [1 − exp(−tKη/P)] y on the trained points."""
     found = []

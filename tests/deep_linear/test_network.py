@@ -172,7 +172,7 @@ def test_many_eigenvalues_are_grouped_with_a_stated_error():
     coarse, fine = (ld.solve(problem, ld.Causal(bins=bins)) for bins in (48, 192))
     assert coarse.evidence["modes"] == 48
     difference = float(abs(coarse["test_loss"] - fine["test_loss"]).max())
-    assert 0 < difference < coarse.evidence["accuracy"]["test_loss"] < 0.01
+    assert 0 < difference < coarse.evidence["accuracy"]["test_loss"] < 0.02
 
 
 def test_impulse_response_reproduces_a_plain_loop():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from tests.accuracy.measures import mean_square_z
 
 SEEDS, BATCHES = 24, 8
 NAMES = ("prediction", "kernel", "Phi", "G")
@@ -22,28 +23,6 @@ def problem(activation, richness=1.0):
     return ld.Problem(ld.Wide(1, activation, richness), points, training)
 
 
-def mean_squares(asked: ld.Problem, samples: int, seeds: int) -> dict[str, tuple[float, float]]:
-    """Mean z² of every observable over times and components, with its error over the seeds.
-
-    z is the deviation from 2²⁰ quasi-random particles in stated errors, wherever there is one.
-    """
-    reference = ld.solve(asked, ld.KernelEvolution(samples=2**17, batches=8), seed=10**6)
-    squares: dict[str, list] = {name: [] for name in NAMES}
-    for seed in range(seeds):
-        method = ld.KernelEvolution(samples=samples, batches=BATCHES)
-        solution = ld.solve(asked, method, seed=seed)
-        for name in NAMES:
-            error = solution.standard_error(name)
-            assert error is not None
-            scale = float(np.abs(reference[name]).max())
-            z = ((solution[name] - reference[name]) / error).values[error.values > 1e-12 * scale]
-            squares[name].append(np.mean(z**2))
-    return {
-        name: (np.mean(values), np.std(values, ddof=1) / np.sqrt(seeds))
-        for name, values in squares.items()
-    }
-
-
 @pytest.mark.parametrize(
     "activation",
     [
@@ -53,12 +32,15 @@ def mean_squares(asked: ld.Problem, samples: int, seeds: int) -> dict[str, tuple
 )
 @pytest.mark.parametrize("richness", [1.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_deviations_are_as_large_as_the_stated_errors(activation, richness):
-    """Mean z² is at most Student's 7/5 for 8 batches, and at least 1/2, within three of its errors.
+    """Against 2²⁰ particles, mean z² is at most Student's 7/5 for 8 batches and at least 1/2, within three errors.
 
     A grid with a bias that all its shifts share had 4 to 80 here.
     """
     asked = problem(ACTIVATIONS[activation], richness)
-    for name, (square, error) in mean_squares(asked, 1024, SEEDS).items():
+    reference = ld.solve(asked, ld.KernelEvolution(samples=2**17, batches=8), seed=10**6)
+    method = ld.KernelEvolution(samples=1024, batches=BATCHES)
+    squares = mean_square_z(asked, method, reference, NAMES, range(SEEDS))
+    for name, (square, error) in squares.items():
         assert square - 3 * error < (BATCHES - 1) / (BATCHES - 3), (name, square, error)
         assert square + 3 * error > 0.5, (name, square, error)
 

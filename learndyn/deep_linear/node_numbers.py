@@ -30,8 +30,8 @@ ROUNDING = 1e-12
 UNKNOWN = 0.1
 """A test loss that is uncertain by this part of itself is not known."""
 RUNAWAY = 10.0
-"""A loss that has risen to this many times its start before it ceases to be known counts as diverged there: the fields
-then grow faster along τ than any nodes can follow. Where more nodes could follow them, none came back."""
+"""A loss that has risen to this many times its start before the largest number of nodes loses it counts as diverged
+there. This is a judgement, not a proof: a loss may rise that far and fall again, but such curves were all resolved."""
 OVERSHOOT = 20.0
 """At such a rate, in parts of the inverse kernel at the start, the first step alone may be too much for any nodes."""
 LAYERED = ("C_h", "C_g", "R_hr", "R_gu")
@@ -133,11 +133,10 @@ def _relative_differences(coarse: Resolved, fine: Resolved) -> np.ndarray:
 
 def _agree(coarse: Resolved, fine: Resolved) -> bool:
     """Whether the finer solution needs no further confirmation."""
-    if coarse.reached != fine.reached:
+    # Few nodes may fail at the same row for want of nodes, so that a failure is never confirmed by another one.
+    if coarse.reached != fine.reached or fine.ending != layer_time.FINISHED:
         return False
     differences = _relative_differences(coarse, fine)
-    if fine.ending != layer_time.FINISHED:
-        return _runs_away(fine.loss) and bool(np.all(differences <= UNKNOWN**2))
     return bool(np.all(differences <= LOSS_AGREES)) and all(
         _largest(values - coarse.arrays[name]) <= OTHERS_AGREE * _largest(values)
         for name, values in fine.arrays.items()

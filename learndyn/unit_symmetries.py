@@ -40,6 +40,14 @@ class Change(NamedTuple):
     sign: np.ndarray
 
 
+def possible(R: np.ndarray) -> bool:
+    """Whether overlaps are such that a symmetry is possible; most are not, and need no closer look."""
+    for rows in (np.abs(R), np.abs(R.T)):
+        if len({row.tobytes() for row in rows}) < len(rows) or not rows.any(axis=1).all():
+            return True
+    return False
+
+
 def symmetries(
     student: Units, teacher: Units, R: np.ndarray, words: dict[str, str]
 ) -> list[Symmetry]:
@@ -130,19 +138,18 @@ def _exchanges(student: Units, teacher: Units, R) -> Iterator[Symmetry]:
 
 def _alike(units: Units, R) -> Iterator[tuple[list[int], list[Change], int]]:
     """Sets of units that can be exchanged, up to signs; exchanges with the first unit generate all others."""
-    left = list(range(len(units.readout)))
-    while left:
-        i = left.pop(0)
-        members, changes, sign = [i], [], 1
-        for j in list(left):
-            change = _exchange(units, R, i, j)
-            if change is not None:
-                members.append(j)
-                changes.append(change)
-                left.remove(j)
-                sign = min(sign, int(change.sign[i]))
-        if changes:
-            yield members, changes, sign
+    sets: dict[bytes, list[int]] = {}
+    for i, row in enumerate(np.abs(R)):
+        sets.setdefault(row.tobytes(), []).append(i)
+    for left in sets.values():
+        while left:
+            i, *others = left
+            changes = {j: _exchange(units, R, i, j) for j in others}
+            found = {j: change for j, change in changes.items() if change is not None}
+            if found:
+                sign = min(int(change.sign[i]) for change in found.values())
+                yield [i, *found], list(found.values()), sign
+            left = [j for j in others if j not in found]
 
 
 def _exchange(units: Units, R, i: int, j: int) -> Change | None:

@@ -12,7 +12,7 @@ import numpy as np
 from learndyn.neural_ode.fields import PolynomialField, RandomField
 from learndyn.neural_ode.units import Shape, start_of
 from learndyn.symmetry import SymmetricStart
-from learndyn.unit_symmetries import Units, moved, symmetries
+from learndyn.unit_symmetries import Units, moved, possible, symmetries
 
 WORDS = {
     "even": "the field is even in the control",
@@ -24,9 +24,14 @@ WORDS = {
 def symmetric_start(problem) -> SymmetricStart | None:
     """The symmetries of a problem's start, or None."""
     network = problem.network
-    start, shape = start_of(network), network.shape
     fields = (network.field,) if network.driven is None else (network.field, network.driven)
     parities = np.array([parity(field) for field in fields])
+    several = network.neurons > 1 or network.teacher_neurons > 1
+    if not parities.any() and (network.own_fields or not several):
+        return None
+    start, shape = start_of(network), network.shape
+    if not possible(start.M):
+        return None
     counts = ((shape.windows, shape.neurons), (shape.teacher_windows, shape.teacher_neurons))
     student, teacher = (
         Units(overlaps, a, np.repeat(parities, windows * neurons), _groups(shape, windows, neurons))
@@ -57,13 +62,18 @@ def _groups(shape: Shape, windows: int, neurons: int) -> np.ndarray:
     return np.repeat(np.arange(shape.systems * windows), neurons)
 
 
-@functools.lru_cache(maxsize=256)
 def parity(field: RandomField) -> int:
-    """1 for a field that is even in the control, −1 for an odd one, else 0; as far as a grid of points shows."""
-    if isinstance(field, PolynomialField):
-        c = field.coefficients
-        powers = np.flatnonzero(c.reshape(-1, c.shape[-1]).any(axis=0)) % 2
-        return 0 if len(set(powers.tolist())) > 1 else 1 - 2 * int(powers[0])
+    """1 for a field that is even in the control, −1 for an odd one, else 0."""
+    if not isinstance(field, PolynomialField):
+        return _parity_seen(field)
+    c = field.coefficients
+    powers = np.flatnonzero(c.reshape(-1, c.shape[-1]).any(axis=0)) % 2
+    return 0 if len(set(powers.tolist())) > 1 else 1 - 2 * int(powers[0])
+
+
+@functools.lru_cache(maxsize=256)
+def _parity_seen(field: RandomField) -> int:
+    """The parity, as far as a grid of points shows."""
     points = np.linspace(-0.97, 1.0, 6)
     q, m, s = (x.ravel() for x in np.meshgrid(points, np.linspace(0.05, 1.0, 6), points))
     more = (s,) if field.two_states else ()

@@ -10,7 +10,7 @@ from learndyn.activations import Activation
 from learndyn.data import Dataset, Population
 from learndyn.numerics.gaussian import closed_form
 from learndyn.symmetry import SymmetricStart
-from learndyn.unit_symmetries import Units, moved, symmetries
+from learndyn.unit_symmetries import Units, moved, possible, symmetries
 
 WORDS = {"even": "the units are even", "odd": "the units are odd", "zero": "R = 0"}
 
@@ -18,8 +18,10 @@ WORDS = {"even": "the units are even", "odd": "the units are odd", "zero": "R = 
 def symmetric_start(problem) -> SymmetricStart | None:
     """The symmetries of a problem's start, or None."""
     network, data = problem.network, problem.data
-    student, teacher = _units(network, network.Q), _units(data.teacher, data.teacher.T)
     R = np.asarray(network.R)
+    if not possible(R):
+        return None
+    student, teacher = _units(network, network.Q), _units(data.teacher, data.teacher.T)
     found = symmetries(student, teacher, R, WORDS)
     if not found:
         return None

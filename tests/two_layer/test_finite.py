@@ -16,7 +16,7 @@ from scipy import stats
 import learndyn as ld
 from learndyn.numerics.precision import float64
 from learndyn.two_layer.finite import _Chain, _Descent, draw_weights, overlaps
-from learndyn.two_layer.ode import quadrature_rules
+from learndyn.two_layer.ode import quadrature
 from learndyn.two_layer.stream import equations
 
 
@@ -133,7 +133,7 @@ def test_average_of_one_step_is_the_right_hand_side(case):
 def _velocity(system, start):
     """The right-hand side, averaged over the quadrature rules where it has no closed form."""
     return _averaged(
-        system, start, quadrature_rules(system, start.v.shape[0], ld.OrderParameterODE(), seed=0)
+        system, start, quadrature(system, start.v.shape[0], ld.OrderParameterODE(), seed=0).rules
     )
 
 

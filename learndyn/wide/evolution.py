@@ -47,7 +47,8 @@ INNOVATION = 1e-10
 STEIN_SHARE = 0.25
 """Stein responses to more directions than this share of the samples have a bias that half the samples do not show.
 
-Two relu layers, eight points, 30 steps: the last loss is 42 ± 4 % off at a share of 0.48, 3 ± 3 % and 9 ± 4 % (two runs) at 0.24.
+Two relu layers, eight points, 30 steps: the last loss is 42 ± 4 % off at a share of 0.48, 3 ± 3 % and, in another run,
+9 ± 4 % at 0.24.
 """
 OTHER_SEED = 10**9
 """Keeps the samples that show a bias apart from those of another seed."""

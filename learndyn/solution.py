@@ -1,60 +1,65 @@
 """`Solution`: labelled observables of a problem and how they were obtained; saving and loading."""
 
 import dataclasses
-import hashlib
 import html
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest
-from learndyn.files import write_atomically
+from learndyn.core import storage
+from learndyn.core.conversion import from_version_1
+from learndyn.core.curves import Curves
+from learndyn.core.evidence import Evidence, to_json
+from learndyn.core.theory import Theory, theory_for
+from learndyn.errors import UnknownObservable, nearest
 from learndyn.part import number
 from learndyn.problem import Problem
 from learndyn.symmetry_words import escape_time
 
-FORMAT = "learndyn solution"
-FORMAT_VERSION = 1
+KEYS = {
+    1: ("problem", "evidence", "attributes", "converged", "diverged_at"),
+    2: ("problem", "evidence", "diverged_at", "attributes"),
+}
+"""The texts in a file, by the version of its format, in the order in which their checksum takes them."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, init=False)
 class Solution:
     """Observables of a problem, from a theory or from finite networks.
 
     - `data`: an `xarray.Dataset` with the main axis "time" or "step"; a simulation has the axis
-      "seed" in front. Each array says what it is in its attributes `long_name` and `units`. Where
-      a theory was sampled, `x_standard_error` is the standard error of the observable x, which its
-      attribute `standard_error_of` names.
+      "seed" in front. Each array says what it is in its attribute `long_name` and, for losses, in
+      `convention`. Where a theory was sampled, `x_standard_error` is the standard error of the
+      observable x, which its attribute `standard_error_of` names.
     - `problem`: what was solved.
-    - `evidence`: how, as plain data. `kind` is "theory" or "simulation"; further keys as they
-      apply: theory, method, accuracy (an absolute error per observable), warnings (sentences),
-      symmetric_start (what is symmetric, and how fast small deviations grow), size, seeds,
-      size_symbol (the paper's letter for the size, N unless given), limiting_size (the smallest
-      of the sizes that the theory takes to be large), wall_time.
-    - `converged`: whether the solver reached its tolerance.
+    - `evidence`: how (`learndyn.core.evidence.Evidence`).
     - `diverged_at`: the earliest time at which training (of any seed) diverged, or None.
     """
 
     data: xr.Dataset
     problem: Problem
-    evidence: dict
-    converged: bool = True
-    diverged_at: float | None = None
+    evidence: Evidence
+    diverged_at: float | None
 
-    def __post_init__(self):
-        set_field = object.__setattr__
-        set_field(self, "data", self.data.as_numpy())
-        set_field(self, "evidence", json.loads(_json(self.evidence)))
-        set_field(self, "converged", bool(self.converged))
-        if self.diverged_at is not None:
-            set_field(self, "diverged_at", float(self.diverged_at))
-        kind = self.evidence.get("kind")
-        if kind not in ("theory", "simulation"):
-            raise ValueError(f"evidence['kind'] = {kind!r}: must be 'theory' or 'simulation'")
+    def __init__(
+        self,
+        data: xr.Dataset,
+        problem: Problem,
+        evidence: Mapping,
+        diverged_at: float | None = None,
+    ):
+        values = {
+            "data": data.as_numpy(),
+            "problem": problem,
+            "evidence": Evidence.of(evidence),
+            "diverged_at": None if diverged_at is None else float(diverged_at),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
         if not {"time", "step"} & set(self.data.dims):
             raise ValueError(f"data has the axes {list(self.data.dims)}: one must be time or step")
         if ("seed" in self.data.dims) != self.is_simulation:
@@ -91,7 +96,7 @@ class Solution:
     @property
     def is_simulation(self) -> bool:
         """Whether the numbers come from finite networks."""
-        return self.evidence["kind"] == "simulation"
+        return self.evidence.kind == "simulation"
 
     @property
     def seeds(self) -> np.ndarray | None:
@@ -101,7 +106,7 @@ class Solution:
     @property
     def size(self) -> int | None:
         """The size of the finite networks; None for a theory."""
-        return self.evidence.get("size")
+        return self.evidence.size
 
     def escape_time(self, size: float) -> float | None:
         """When a network of `size` leaves the symmetric state in which it started: about ln(size)/(2 · growth rate).
@@ -109,7 +114,7 @@ class Solution:
         For a theory whose start is exactly symmetric, so that the limit never leaves, while small deviations grow; see
         `evidence["symmetric_start"]`. None for all other solutions, and where the rate was not measured.
         """
-        symmetric = self.evidence.get("symmetric_start")
+        symmetric = self.evidence.symmetric_start
         size = number(minimum=1)(size, "size")
         return None if symmetric is None else escape_time(symmetric, size)
 
@@ -137,30 +142,10 @@ class Solution:
         """Write a NetCDF file that `load` turns back into this solution."""
         texts = {
             "problem": self.problem.to_text(),
-            "evidence": _json(self.evidence),
-            "attributes": _json(_attributes(self.data)),
-            "converged": _json(self.converged),
-            "diverged_at": _json(self.diverged_at),
+            "evidence": to_json(self.evidence),
+            "diverged_at": to_json(self.diverged_at),
         }
-        data = self.data.drop_attrs().drop_encoding()
-        for name, variable in data.variables.items():
-            if variable.dtype.kind not in "iubUOT" and variable.dtype not in ("float32", "float64"):
-                raise FileError(f"cannot write {path}: {name} holds {variable.dtype} values")
-            # Other readers see these two; the exact attributes are in the JSON text.
-            for key in ("long_name", "units"):
-                if isinstance(self.data[name].attrs.get(key), str):
-                    variable.attrs[key] = self.data[name].attrs[key]
-        header = {"format": FORMAT, "format_version": FORMAT_VERSION}
-        data.attrs = header | texts | {"sha256": _checksum(data, texts)}
-        encoding = {name: {"_FillValue": None} for name in data.variables}
-
-        def write(temporary: Path):
-            try:
-                data.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
-            except RuntimeError as error:  # how the NetCDF library reports a full disk
-                raise OSError(str(error)) from error
-
-        write_atomically(path, write)
+        storage.save(path, "solution", self.data, texts)
 
     def __repr__(self):
         return "\n".join(_summary(self))
@@ -170,82 +155,25 @@ class Solution:
 
 
 def load(path: str | Path) -> Solution:
-    """Read a solution that `Solution.save` wrote, into memory.
+    """Read a solution that `Solution.save` wrote, into memory; also one of learndyn 0.1, in today's conventions.
 
     Raises `FileError` if there is no such file, or it is not such a solution, or it is damaged.
     """
-    path = Path(path)
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise FileError(f"cannot read {path}: it {what}; give the path of a saved solution")
-    try:
-        with path.open("rb") as stream:
-            opening = stream.read(8)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    if not opening.startswith((b"\x89HDF", b"CDF")):
-        raise FileError(f"{path} is not a NetCDF file, so not a solution saved by learndyn")
-    damaged = f"{path} is damaged or incomplete; make it again, or take it from a copy"
-    try:
-        with xr.open_dataset(
-            path, engine="netcdf4", decode_times=False, decode_timedelta=False
-        ) as file:
-            data = file.load().drop_encoding()
-    # A damaged file fails anywhere in three libraries, with almost any type of error.
-    except Exception as error:
-        raise FileError(f"{damaged} ({type(error).__name__}: {error})") from error
-    header, data.attrs = data.attrs, {}
-    if header.get("format") != FORMAT:
-        raise FileError(f"{path} is a NetCDF file, but not a solution saved by learndyn")
-    version = header.get("format_version")
-    if version != FORMAT_VERSION:
-        advice = f"this learndyn reads version {FORMAT_VERSION}; use the learndyn that made it"
-        raise FileError(f"{path} has format version {version}, but {advice}")
-    keys = ("problem", "evidence", "attributes", "converged", "diverged_at")
-    texts = {key: str(header.get(key)) for key in keys}
-    if header.get("sha256") != _checksum(data, texts):
-        raise FileError(f"{damaged} (the checksum does not match)")
-    for name, attributes in json.loads(texts["attributes"]).items():
-        (data[name] if name else data).attrs = attributes
-    try:
-        problem = Problem.from_text(texts["problem"], f"the problem in {path}")
-    except LearndynError as error:
-        advice = "if another package defines this kind, import it first"
-        raise FileError(f"cannot read the problem in {path}: {error}; {advice}") from error
-    plain = {key: json.loads(texts[key]) for key in ("evidence", "converged", "diverged_at")}
-    return Solution(data, problem, **plain)
+    stored = storage.load(path, "solution", KEYS)
+    problem = storage.problem_in(path, stored.texts["problem"])
+    evidence = json.loads(stored.texts["evidence"])
+    data = stored.data
+    if stored.version == 1:
+        data = from_version_1(data, theory_for(problem))
+    return Solution(data, problem, evidence, json.loads(stored.texts["diverged_at"]))
 
 
-def _attributes(data: xr.Dataset) -> dict:
-    """All attributes: of the dataset under the empty name, of each variable under its own."""
-    return {"": data.attrs} | {str(name): v.attrs for name, v in data.variables.items() if v.attrs}
-
-
-def _checksum(data: xr.Dataset, texts: dict) -> str:
-    """SHA-256 over every variable's name, axes, type and bytes, and over the texts."""
-    digest = hashlib.sha256(_json(texts).encode())
-    for name in sorted(data.variables, key=str):
-        variable = data.variables[name]
-        strings = variable.dtype.kind in "UOT"
-        kind = "text" if strings else variable.dtype.newbyteorder("<").str
-        what = [name, variable.dims, variable.shape, kind, name in data.coords]
-        digest.update(_json(what).encode())
-        if strings:
-            digest.update(_json(variable.values.tolist()).encode())
-        else:
-            digest.update(np.ascontiguousarray(variable.values, kind).tobytes())
-    return digest.hexdigest()
-
-
-def _json(value) -> str:
-    """JSON, with numbers and arrays of numpy as plain ones."""
-
-    def plain(item):
-        if isinstance(item, np.ndarray | np.generic):
-            return item.tolist()
-        raise TypeError(f"{item!r} is not plain data and cannot be saved")
-
-    return json.dumps(value, default=plain)
+def as_dataset(curves: Curves, theory: Theory) -> xr.Dataset:
+    """The curves of a theory as labelled arrays."""
+    arrays, labels = curves.variables()
+    words = theory.time_words if curves.axis == "time" else "training step"
+    labels[curves.axis].attrs["long_name"] = words
+    return xr.Dataset(arrays, labels)
 
 
 def _summary(solution: Solution) -> list[str]:
@@ -266,8 +194,6 @@ def _summary(solution: Solution) -> list[str]:
             what = f"{name} = {array.item():.4g}" if array.dtype.kind in "iuf" else str(name)
         line = f"  {what}{_sampled(solution, name)}  {array.attrs.get('long_name', '')}"
         lines.append(line.rstrip())
-    if not solution.converged:
-        lines.append("  not converged")
     if solution.diverged_at is not None:
         lines.append(f"  training diverged at {solution.axis} {solution.diverged_at:g}")
     lines += [f"  warning: {text}" for text in evidence.get("warnings", [])]

@@ -1,8 +1,46 @@
-"""The observables of a two-layer network, the same for the limit and for finite networks."""
+"""The observables of a two-layer network, the same for every supply, for the limit and for finite networks."""
 
 import numpy as np
 
-from learndyn.theory import Observable
+from learndyn.core.curves import Quantity, Table
+from learndyn.grokking import LEVEL, drop_time
+
+CLEAN = "half of the squared error, on clean labels"
+NOISY = "half of the squared error, label noise included"
+PAIR = ("step", "student", "step2", "student2")
+PER_CENT = f"{100 * LEVEL:g} % of its first value"
+
+TABLE: Table = (
+    Quantity("test_loss", ("step",), "test loss ½⟨(y − ŷ)²⟩ on clean labels", convention=CLEAN),
+    Quantity(
+        "train_loss",
+        ("step",),
+        "train loss ½⟨(y − ŷ)²⟩ on the (noisy) labels of the dataset",
+        convention=NOISY,
+    ),
+    Quantity(
+        "leading_gap",
+        ("step",),
+        "test minus train loss to first order in 1/γ: (1/γ) Σ_s τ_s Σ_ij R_w C_g",
+    ),
+    Quantity("Q", ("step", "student", "student2"), "student overlaps Q_ik = w_i·w_k/N"),
+    Quantity("R", ("step", "student", "teacher"), "student–teacher overlaps R_in = w_i·w*_n/N"),
+    Quantity("v", ("step", "student"), "readout v"),
+    Quantity("C", PAIR, "two-time overlaps C_ij(t, s) = w_i(t)·w_j(s)/N"),
+    Quantity("C_g", PAIR, "two-time force overlaps ⟨g_i(t) g_j(s)⟩, g_i = v_i g'(h_i) Δ"),
+    Quantity("R_w", PAIR, "response of w_i(t) to a force on w_j at s"),
+    Quantity("R_h", PAIR, "response of g_i(t) to the field u_j(s)"),
+    Quantity(
+        "R_star", ("step", "student", "teacher"), "response of g_i(t) to the teacher's field ρ_n"
+    ),
+    # These have a kink as a function of the curve, or are not numbers where nothing drops.
+    Quantity(
+        "specialisation", ("step", "student"), "specialisation of each student unit", judged=False
+    ),
+    Quantity("train_drop", (), f"when the train loss falls below {PER_CENT}", judged=False),
+    Quantity("test_drop", (), f"when the test loss falls below {PER_CENT}", judged=False),
+    Quantity("grokking_delay", (), "test_drop / train_drop", judged=False),
+)
 
 
 def specialisation(Q, R, T, xp=np):
@@ -21,17 +59,7 @@ def specialisation(Q, R, T, xp=np):
     return ranked[..., -1] - ranked[..., -2]
 
 
-def observables(test_loss, Q, R, v, T) -> dict[str, Observable]:
-    """Named arrays from overlaps at all times (the first axis)."""
-    return {
-        "test_loss": Observable(("time",), test_loss, "test loss ½⟨(y − ŷ)²⟩ on clean labels"),
-        "Q": Observable(("time", "student", "student2"), Q, "student overlaps Q"),
-        "R": Observable(("time", "student", "teacher"), R, "student–teacher overlaps R"),
-        "v": Observable(("time", "student"), v, "readout v"),
-        "specialisation": Observable(
-            ("time", "student"),
-            specialisation(Q, R, T),
-            "specialisation of each student unit",
-            judged=False,
-        ),
-    }
+def drops(times, train_loss, test_loss) -> dict[str, float]:
+    """When the two losses drop, and the ratio of the two times."""
+    train, test = drop_time(times, train_loss), drop_time(times, test_loss)
+    return {"train_drop": train, "test_drop": test, "grokking_delay": test / train}

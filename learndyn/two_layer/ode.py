@@ -12,15 +12,17 @@ from jaxtyping import Array
 from scipy.special import stdtrit
 
 from learndyn.batches import mean_and_error
+from learndyn.core.curves import Curves
+from learndyn.core.method import Method
+from learndyn.core.progressing import Progressing
+from learndyn.divergence import DIVERGED
 from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import Rule, closed_form, gaussian_rule
 from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS
-from learndyn.numerics.times import resolve_times
-from learndyn.part import Part, field, number, whole
-from learndyn.theory import Curves
-from learndyn.two_layer.observables import observables, specialisation
-from learndyn.two_layer.stream import Equations, OrderParameters, equations
+from learndyn.part import field, number, whole
+from learndyn.two_layer.observables import TABLE, specialisation
+from learndyn.two_layer.stream import Equations, OrderParameters, equations, same_teacher
 
 CHUNKS = 8
 """An expensive integration is cut into this many calls, so that progress shows and Ctrl-C works."""
@@ -36,21 +38,6 @@ CONFIDENCE = 0.95
 """Errors of quasi-random averages are below the stated accuracy with this probability."""
 
 
-class OrderParameterODE(Part):
-    """Integrate the order-parameter equations by an adaptive Runge–Kutta method of order 8.
-
-    `rtol`, `atol` bound the local error. Activations without closed-form integrals use `replicates` quadrature rules of
-    `points` points each. Up to three fields, K + M ≤ 3, and in gradient flow these are grids, compared with grids of a
-    quarter of the points; else they are independent quasi-random points, whose spread is the error estimate.
-    """
-
-    rtol: float = field(number(above=0), default=1e-9)
-    atol: float = field(number(above=0), default=1e-12)
-    max_steps: int = field(whole(1), default=1_000_000)
-    points: int = field(whole(16), default=2**12)
-    replicates: int = field(whole(2), default=4)
-
-
 class Segment(NamedTuple):
     """What one call of the integrator returns."""
 
@@ -64,7 +51,7 @@ def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, 
     """The states and losses at `times`, from the state `y` at `t0`. Times not reached are infinite."""
     # One flat vector: on a small state most of the time of a step goes into the number of operations.
     start, unflatten = ravel_pytree(y)
-    bound = 1e10 * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(made.T)))
+    bound = DIVERGED * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(made.T)))
 
     def velocity(t, state, args):
         return ravel_pytree(made.velocity(t, unflatten(state), rule))[0]
@@ -119,7 +106,7 @@ class Quadrature(NamedTuple):
     sampled: bool
 
 
-def quadrature(made: Equations, K: int, method: OrderParameterODE, seed: int) -> Quadrature:
+def quadrature(made: Equations, K: int, method: "OrderParameterODE", seed: int) -> Quadrature:
     """How the averages over the fields of K students and the teachers are taken."""
     if closed_form(made.student, made.teacher):
         return Quadrature(None, None, False)
@@ -136,73 +123,112 @@ def quadrature(made: Equations, K: int, method: OrderParameterODE, seed: int) ->
     return Quadrature(rules, rules._replace(pairs=pairs), not made.flow)
 
 
-def trace(problem, method: OrderParameterODE, save_at=None) -> dict[str, Array]:
-    """The observables as a pure JAX function of the numbers in the problem, for `jax.grad`, `jit` and `vmap`."""
-    times = resolve_times(save_at, problem.training.time)
-    made, y = equations(problem)
-    rules = quadrature(made, y.v.shape[0], method, seed=0).rules
-    rule = None if rules is None else rules.replicate(0)
-    jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
-    tolerance = jnp.asarray([method.rtol, method.atol])
-    segment = integrate(
-        made, y, rule, 0.0, jnp.asarray(times), jumps, tolerance, method.max_steps, True
-    )
-    Q, R, v = segment.states
-    special = specialisation(Q, R, made.T, jnp)
-    return {"test_loss": segment.losses, "Q": Q, "R": R, "v": v, "specialisation": special}
+NAMES = ("test_loss", "Q", "R", "v")
+"""What an integration keeps, in the order of its arrays."""
 
 
-def solve(problem, method: OrderParameterODE, save_at, seed: int, report) -> Curves:
-    """Integrate twice, the second time with looser tolerances and on coarser grids: the difference is the accuracy."""
-    times = resolve_times(save_at, problem.training.time)
-    K, M = problem.network.R.shape
-    _require_memory(K, M, method, problem)
-    made, y = equations(problem)
-    rules, coarser, sampled = quadrature(made, K, method, seed)
-    jumps = jnp.asarray(problem.training.breakpoints(times[-1]))
-    tolerance = jnp.asarray([method.rtol, method.atol])
-    arguments = (times, jumps, method.max_steps)
-    values, steps = _sweep(made, y, rules, *arguments, tolerance, lambda x: report(0.6 * x))
-    loose, _ = _sweep(
-        made, y, coarser, *arguments, LOOSER * tolerance, lambda x: report(0.6 + 0.4 * x)
-    )
-    averages = "closed form" if rules is None else "quadrature"
-    return _curves(problem, method, times, values, loose, steps, averages, sampled)
+@eqx.filter_jit
+def _losses(made: Equations, y: OrderParameters, rules):
+    """The test loss of a state, for every quadrature rule (leading axis of `y` and of `rules`), or once without one."""
+    if rules is None:
+        return jax.vmap(lambda y: made.test_loss(y))(y)
+    return jax.vmap(made.test_loss)(y, rules)
 
 
-def solve_many(
-    problems: list, method: OrderParameterODE, save_at, seed: int, wanted=None
-) -> list[Curves] | None:
-    """`solve` for problems that differ in numbers only, side by side; None where averages need quadrature.
+class Integration(Progressing):
+    """The order parameters on their way through training, for each of several quadrature rules."""
 
-    Every problem keeps its own steps, so that the numbers are those of `solve` up to rounding.
-    """
-    first = problems[0]
-    if not closed_form(first.network.activation, first.data.teacher.activation):
-        return None
-    times = resolve_times(save_at, first.training.time)
-    breakpoints = [problem.training.breakpoints(times[-1]) for problem in problems]
-    if len({len(some) for some in breakpoints}) > 1:
-        return None
-    jumps, tolerance = jnp.asarray(breakpoints), jnp.asarray([method.rtol, method.atol])
-    stacked = jax.tree.map(_stacked, *problems)
-    found = [
-        _integrate_many(stacked, jnp.asarray(times), jumps, scale * tolerance, method.max_steps)
-        for scale in (1.0, LOOSER)
-    ]
-    if any(int(np.max(segment.steps)) >= method.max_steps for segment in found):
-        return None
-    fine, loose = ([np.asarray(x) for x in (one.losses, *one.states)] for one in found)
-    steps = np.asarray(found[0].steps)
-    curves = []
-    for i, problem in enumerate(problems):
-        values, other = (_until_divergence([x[i][None] for x in one]) for one in (fine, loose))
-        curves.append(_curves(problem, method, times, values, other, int(steps[i])))
-    return curves
+    def __init__(self, problem, rules: Rule | None, method: "OrderParameterODE", looser: float = 1.0):
+        self.made, start = equations(problem)
+        self.rules, self.max_steps = rules, method.max_steps
+        self.tolerance = looser * jnp.asarray([method.rtol, method.atol])
+        replicates = 1 if rules is None else jax.tree.leaves(rules)[0].shape[0]
+        self.y = jax.tree.map(lambda x: jnp.broadcast_to(x, (replicates, *x.shape)), start)
+        self.training = problem.training
+        self.now, self.steps = 0.0, 0
+        self.kept: list[tuple] = []
+
+    def change(self, problem):
+        same_teacher(self.made, problem)
+        self.made, _ = equations(problem)
+        self.training = problem.training
+
+    def _present(self) -> tuple:
+        """The loss and the order parameters of now, with an axis of one state after that of the replicates."""
+        loss = _losses(self.made, self.y, self.rules)
+        return tuple(np.asarray(x)[:, None] for x in (loss, *self.y))
+
+    def advance(self, states, report):
+        """All states, in equal chunks."""
+        times = np.asarray(states, dtype=float)
+        if times[-1] == self.now:
+            self.kept.append(self._present())
+            return len(times)
+        K, M = self.y.R.shape[1:]
+        expensive = self.rules is not None or (K * (K + M)) ** 2 > 1e5
+        chunks = CHUNKS if expensive and len(times) >= 2 * CHUNKS else 1
+        length = -(-len(times) // chunks)
+        # Equal chunks compile once: the last interval is cut into pieces to fill up the last chunk.
+        spare = length * chunks - len(times)
+        before = times[-2] if len(times) > 1 else self.now
+        padded = np.concatenate([times[:-1], np.linspace(before, times[-1], spare + 2)[1:]])
+        jumps = jnp.asarray(self.training.breakpoints(times[-1]))
+        pieces = []
+        for chunk in range(chunks):
+            piece = padded[chunk * length : (chunk + 1) * length]
+            pieces.append(self._integrated(piece, jumps, times[-1]))
+            if not np.isfinite(pieces[-1][0]).all():
+                break
+            report(piece[-1])
+        arrays = [np.concatenate(parts, axis=1) for parts in zip(*pieces, strict=True)]
+        kept = np.r_[0 : len(times) - 1, len(padded) - 1]
+        kept = kept[kept < arrays[0].shape[1]]
+        arrays = [a[:, kept] for a in arrays]
+        reached = before_divergence(arrays)
+        self.kept.append(tuple(a[:, :reached] for a in arrays))
+        return reached
+
+    def _integrated(self, times: np.ndarray, jumps, end: float) -> tuple:
+        """Losses and order parameters at some times (replicates × times × …), infinite where they diverged."""
+        given = (jnp.asarray(self.now), jnp.asarray(times), jumps, self.tolerance, self.max_steps)
+        segment = _integrate(self.made, self.y, self.rules, *given)
+        used = int(np.max(segment.steps))
+        self.steps += used
+        if used >= self.max_steps and not np.isfinite(segment.losses).all():
+            stopped = float(np.min(segment.reached))
+            raise NotConverged(
+                f"the integrator used up max_steps = {self.max_steps} at time {stopped:.6g} of {end:.6g}; "
+                "give OrderParameterODE a larger max_steps or larger tolerances"
+            )
+        self.y = jax.tree.map(lambda x: x[:, -1], segment.states)
+        self.now = float(times[-1])
+        return tuple(np.asarray(x) for x in (segment.losses, *segment.states))
+
+    def replicates(self) -> dict[str, np.ndarray]:
+        """What was kept (replicates × states × …)."""
+        joined = (np.concatenate(parts, axis=1) for parts in zip(*self.kept, strict=True))
+        return dict(zip(NAMES, joined, strict=True))
+
+    def arrays(self):
+        return self._observables(self.replicates())
+
+    def observe(self):
+        return self._observables(dict(zip(NAMES, self._present(), strict=True)))
+
+    def _observables(self, replicates: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        means = {name: array.mean(0) for name, array in replicates.items()}
+        special = specialisation(means["Q"], means["R"], np.asarray(self.made.T))
+        return means | {"specialisation": special}
+
+
+def before_divergence(arrays: list[np.ndarray]) -> int:
+    """How many states (the second axis) come before the first at which something is not finite."""
+    finite = np.all([np.isfinite(a).all(axis=(0, *range(2, a.ndim))) for a in arrays], axis=0)
+    return len(finite) if finite.all() else int(np.argmin(finite))
 
 
 def _stacked(*leaves):
-    """The numbers at one place of several problems; of what is no number, all have the same."""
+    """The numbers at one place of several problems; non-numeric fields are equal across the problems."""
     if isinstance(leaves[0], float | np.ndarray):
         return jnp.asarray(np.stack(leaves))
     return leaves[0]
@@ -219,79 +245,108 @@ def _integrate_many(problems, times, jumps, tolerance, max_steps):
     return eqx.filter_vmap(one)(problems, jumps)
 
 
-def _until_divergence(arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """Losses, Q, R and v (replicates × times × …) by name, up to the first time at which one is not finite."""
-    finite = np.all([np.isfinite(a).all(axis=(0, *range(2, a.ndim))) for a in arrays], axis=0)
-    reached = len(finite) if finite.all() else int(np.argmin(finite))
-    return dict(zip(("test_loss", "Q", "R", "v"), (a[:, :reached] for a in arrays), strict=True))
+class OrderParameterODE(Method):
+    """Integrate the order-parameter equations by an adaptive Runge–Kutta method of order 8.
 
+    `rtol`, `atol` bound the local error. Activations without closed-form integrals use `replicates` quadrature rules of
+    `points` points each. Up to three fields, K + M ≤ 3, and in gradient flow these are grids, compared with grids of a
+    quarter of the points; else they are independent quasi-random points, whose spread is the error estimate.
+    """
 
-def _curves(
-    problem, method, times, values, loose, steps: int, averages="closed form", sampled=False
-) -> Curves:
-    """The curves of a problem, with the accuracy that a looser integration and the spread of samples show."""
-    reached = min(len(values["test_loss"][0]), len(loose["test_loss"][0]))
-    accuracy = {}
-    for name, array in values.items():
-        array, other = array[:, :reached], loose[name][:, :reached]
-        accuracy[name] = float(np.max(np.abs(array.mean(0) - other.mean(0)), initial=0.0))
-        if averages == "quadrature":
-            accuracy[name] *= LEFT
-        if sampled:
-            # Few replicates know their spread poorly, which Student's distribution makes up for.
-            factor = stdtrit(len(array) - 1, (1 + CONFIDENCE) / 2)
-            accuracy[name] += factor * float(np.max(mean_and_error(array)[1], initial=0.0))
-    means = {name: array[:, :reached].mean(0) for name, array in values.items()}
-    curves = observables(T=problem.data.teacher.T, **means)
-    return Curves(
-        curves,
-        times[:reached],
-        diverged_at=float(times[reached]) if reached < len(times) else None,
-        evidence={
-            "tolerances": {"rtol": method.rtol, "atol": method.atol},
-            "accuracy": accuracy,
-            "averages": averages,
-            "integration_steps": steps,
-        },
-    )
+    rtol: float = field(number(above=0), default=1e-9)
+    atol: float = field(number(above=0), default=1e-12)
+    max_steps: int = field(whole(1), default=1_000_000)
+    points: int = field(whole(16), default=2**12)
+    replicates: int = field(whole(2), default=4)
 
+    def start(self, problem, seed=0):
+        made, y = equations(problem)
+        rules = quadrature(made, y.v.shape[0], self, seed).rules
+        return Integration(problem, rules, self)
 
-def _sweep(made, y, rules, times, jumps, max_steps, tolerance, report):
-    """All of `times`, in equal chunks; arrays have a leading axis of replicates and end where training diverged."""
-    replicates = 1 if rules is None else jax.tree.leaves(rules)[0].shape[0]
-    y = jax.tree.map(lambda x: jnp.broadcast_to(x, (replicates, *x.shape)), y)
-    K, M = y.R.shape[1:]
-    expensive = rules is not None or (K * (K + M)) ** 2 > 1e5
-    chunks = CHUNKS if expensive and len(times) >= 2 * CHUNKS else 1
-    length = -(-len(times) // chunks)
-    # Equal chunks compile once: the last interval is cut into pieces to fill up the last chunk.
-    spare = length * chunks - len(times)
-    start = times[-2] if len(times) > 1 else 0.0
-    padded = np.concatenate([times[:-1], np.linspace(start, times[-1], spare + 2)[1:]])
-    pieces, t0, steps = [], 0.0, 0
-    for chunk in range(chunks):
-        segment_times = padded[chunk * length : (chunk + 1) * length]
-        segment = _integrate(
-            made, y, rules, jnp.asarray(t0), jnp.asarray(segment_times), jumps, tolerance, max_steps
+    def solve(self, problem, record, seed, report):
+        """Integrate twice, the second time with looser tolerances and on coarser grids: the difference is the accuracy."""
+        K, M = problem.network.R.shape
+        _require_memory(K, M, self, problem)
+        made, _ = equations(problem)
+        rules, coarser, sampled = quadrature(made, K, self, seed)
+        fine, loose = Integration(problem, rules, self), Integration(problem, coarser, self, LOOSER)
+        end = record.last
+        reached = fine.advance(record.at, lambda t: report(0.6 * t / end))
+        also = loose.advance(record.at, lambda t: report(0.6 + 0.4 * t / end))
+        averages = "closed form" if rules is None else "quadrature"
+        spread = fine.replicates() if sampled else {}
+        curves = Curves(TABLE, record, fine.arrays(), min(reached, also))
+        other = Curves(TABLE, record, loose.arrays(), min(reached, also))
+        return self._told(curves, other, fine.steps, averages, spread)
+
+    def _told(
+        self, curves: Curves, loose: Curves, steps: int, averages="closed form", spread=None
+    ) -> Curves:
+        """The curves with the accuracy that a looser integration and the spread of samples show."""
+        accuracy = curves.differences(loose)
+        del accuracy["specialisation"]
+        for name in accuracy:
+            if averages == "quadrature":
+                accuracy[name] *= LEFT
+            if spread:
+                # Few replicates know their spread poorly, which Student's distribution makes up for.
+                replicates = spread[name][:, : curves.count]
+                factor = stdtrit(len(replicates) - 1, (1 + CONFIDENCE) / 2)
+                error = mean_and_error(replicates)[1]
+                accuracy[name] += factor * float(np.max(error, initial=0.0))
+        return curves.told(
+            tolerances={"rtol": self.rtol, "atol": self.atol},
+            accuracy=accuracy,
+            averages=averages,
+            integration_steps=steps,
         )
-        steps += int(np.max(segment.steps))
-        pieces.append((segment.losses, *segment.states))
-        finite = np.isfinite(segment.losses).all()
-        stopped = float(np.min(segment.reached))
-        if not finite and int(np.max(segment.steps)) >= max_steps:
-            raise NotConverged(
-                f"the integrator used up max_steps = {max_steps} at time {stopped:.6g} of {times[-1]:.6g}; "
-                "give OrderParameterODE a larger max_steps or larger tolerances"
-            )
-        if not finite:
-            break
-        y = jax.tree.map(lambda x: x[:, -1], segment.states)
-        t0 = segment_times[-1]
-        report((chunk + 1) / chunks)
-    arrays = [np.concatenate([np.asarray(piece[i]) for piece in pieces], axis=1) for i in range(4)]
-    kept = np.r_[0 : len(times) - 1, len(padded) - 1]
-    kept = kept[kept < arrays[0].shape[1]]
-    return _until_divergence([a[:, kept] for a in arrays]), steps
+
+    def trace(self, problem, record):
+        made, y = equations(problem)
+        rules = quadrature(made, y.v.shape[0], self, seed=0).rules
+        rule = None if rules is None else rules.replicate(0)
+        jumps = jnp.asarray(problem.training.breakpoints(record.last))
+        given = (jumps, jnp.asarray([self.rtol, self.atol]), self.max_steps, True)
+        segment = integrate(made, y, rule, 0.0, jnp.asarray(record.at), *given)
+        Q, R, v = segment.states
+        special = specialisation(Q, R, made.T, jnp)
+        return {"test_loss": segment.losses, "Q": Q, "R": R, "v": v, "specialisation": special}
+
+    def pays_together(self, problems, record):
+        """Problems of one shape, unless their averages need quadrature or their rates jump differently often."""
+        first = problems[0]
+        jumps = {len(problem.training.breakpoints(record.last)) for problem in problems}
+        return len(jumps) == 1 and closed_form(
+            first.network.activation, first.data.teacher.activation
+        )
+
+    def solve_many(self, problems, record, seed, wanted=None):
+        """Side by side. Every problem keeps its own steps, so that the numbers are those of `solve` up to rounding."""
+        if not self.pays_together(problems, record):
+            return super().solve_many(problems, record, seed, wanted)
+        jumps = jnp.asarray([problem.training.breakpoints(record.last) for problem in problems])
+        tolerance, times = jnp.asarray([self.rtol, self.atol]), jnp.asarray(record.at)
+        stacked = jax.tree.map(_stacked, *problems)
+        fine, loose = (
+            _integrate_many(stacked, times, jumps, scale * tolerance, self.max_steps)
+            for scale in (1.0, LOOSER)
+        )
+        if any(int(np.max(segment.steps)) >= self.max_steps for segment in (fine, loose)):
+            raise NotConverged(f"an integrator used up max_steps = {self.max_steps}")
+        steps = np.asarray(fine.steps)
+        both = [[np.asarray(x) for x in (one.losses, *one.states)] for one in (fine, loose)]
+        curves = []
+        for i, problem in enumerate(problems):
+            reached = min(before_divergence([x[i][None] for x in arrays]) for arrays in both)
+            pair = []
+            for arrays in both:
+                named = dict(zip(NAMES, (x[i] for x in arrays), strict=True))
+                teacher = problem.data.teacher.T
+                named["specialisation"] = specialisation(named["Q"], named["R"], teacher)
+                pair.append(Curves(TABLE, record, named, reached))
+            curves.append(self._told(*pair, int(steps[i])))
+        return curves
 
 
 def _require_memory(K: int, M: int, method: OrderParameterODE, problem) -> None:

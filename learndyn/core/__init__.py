@@ -1,0 +1,1 @@
+"""What is the same for all theories: records, curves, runs, methods, theories."""

@@ -1,0 +1,38 @@
+"""Arrays of learndyn 0.1 in today's conventions: axes of length one put back, names and factors that have changed."""
+
+import xarray as xr
+
+from learndyn.core.curves import MAIN, SECOND
+from learndyn.core.theory import Theory
+
+ENDINGS = ("_standard_error_runs", "_standard_error", "_runs", "")
+"""What follows the name of an observable, in solutions and sweeps."""
+
+
+def from_version_1(data: xr.Dataset, theory: Theory) -> xr.Dataset:
+    """The arrays of a solution, or of a sweep, that learndyn 0.1 saved."""
+    axis = "time" if "time" in data.dims else "step"
+    names = {MAIN: axis, SECOND: f"{axis}2"}
+    known = {quantity.name: quantity for quantity in theory.table}
+    for full in map(str, list(data.data_vars)):
+        ending = next(ending for ending in ENDINGS if full.endswith(ending))
+        old = full.removesuffix(ending)
+        name = theory.former_names.get(old, old)
+        if name not in known:
+            continue
+        array = data[full]
+        axes = [names.get(one, one) for one in known[name].axes]
+        missing = {one: [0] for one in axes if one not in array.dims}
+        outer = [one for one in array.dims if one not in axes]
+        converted = array.expand_dims(missing).transpose(*outer, *axes)
+        converted = converted * theory.former_factors.get(name, 1.0)
+        attributes = {key: value for key, value in array.attrs.items() if key != "units"}
+        if "standard_error_of" in attributes:
+            of_what = str(attributes["standard_error_of"]).replace(old, name, 1)
+            attributes["standard_error_of"] = of_what
+        else:
+            attributes["long_name"] = known[name].words
+        if known[name].convention:
+            attributes["convention"] = known[name].convention
+        data = data.drop_vars(full).assign({f"{name}{ending}": converted.assign_attrs(attributes)})
+    return data

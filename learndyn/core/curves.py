@@ -1,0 +1,246 @@
+"""Tables of observables, and curves: what a theory or a finite network gives, on labelled axes.
+
+A theory declares its observables in one table of `Quantity`. Solvers hand over `{name: array}` against it; cutting at
+divergence, averaging over batches, extrapolating and restricting happen here, by the names of the axes.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from learndyn.batches import mean_and_error
+from learndyn.core.record import Record
+from learndyn.errors import UnknownObservable, nearest
+from learndyn.numerics.richardson import richardson
+
+MAIN, SECOND = "step", "step2"
+"""In a table these axes stand for the record's own: time and time2 where training is measured in time."""
+
+
+class Quantity(NamedTuple):
+    """One line of a theory's table of observables.
+
+    `axes` are the names of its axes, with "step" (and "step2", for functions of two times) where the states of training
+    go. `words` say what it is, with its symbol and, for losses, every factor. `judged` is False for a quantity that
+    `compare` should leave out of its verdict because finite networks deviate from the limit by more than O(1/N) in it:
+    one with a kink, such as a maximum. `convention` says what a reader must know to set it beside another loss.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    words: str
+    judged: bool = True
+    convention: str = ""
+
+
+Table = tuple[Quantity, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curves:
+    """Observables at the first `reached` states of a record, all of them unless training diverged.
+
+    `arrays` may go on beyond these states; they are cut here. `errors` are standard errors of some of them, `batches`
+    the values of every batch of samples (a first axis more) where they are averages. `labels` are those of axes that
+    are not numbered from 0. `evidence` says how the numbers were obtained.
+    """
+
+    table: Table
+    record: Record
+    arrays: dict[str, np.ndarray]
+    reached: int | None = None
+    errors: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    batches: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    labels: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        reached = len(self.record) if self.reached is None else int(self.reached)
+        known = {quantity.name: quantity for quantity in self.table}
+        for name in self.arrays:
+            if name not in known:
+                raise UnknownObservable(f"no observable {name!r} in the table of this theory")
+        # In the order of the table.
+        arrays = {name: self.arrays[name] for name in known if name in self.arrays}
+        cut = {
+            "reached": reached,
+            "arrays": {n: _cut(known[n], x, reached, 0) for n, x in arrays.items()},
+            "errors": {n: _cut(known[n], x, reached, 0) for n, x in self.errors.items()},
+            "batches": {n: _cut(known[n], x, reached, 1) for n, x in self.batches.items()},
+        }
+        for name, value in cut.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def count(self) -> int:
+        """How many states of the record were reached."""
+        assert self.reached is not None
+        return self.reached
+
+    @property
+    def axis(self) -> str:
+        """The main axis: "time" or "step"."""
+        return self.record.axis
+
+    @property
+    def times(self) -> np.ndarray:
+        """The states that were reached."""
+        return self.record.at[: self.count]
+
+    @property
+    def diverged_at(self) -> float | None:
+        """The first state of the record that was not reached because training diverged, or None."""
+        at = self.record.at
+        return float(at[self.count]) if self.count < len(at) else None
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def cut(self, count: int) -> "Curves":
+        """The first `count` states only."""
+        return dataclasses.replace(self, reached=min(count, self.count))
+
+    def restricted(self, names: Iterable[str] | None) -> "Curves":
+        """Some of the observables only; all of them for None."""
+        if names is None:
+            return self
+        names = tuple(names)
+        for name in names:
+            if name not in self.arrays:
+                raise UnknownObservable(f"no observable {name!r}; {nearest(name, self.arrays)}")
+
+        def chosen(arrays: dict) -> dict:
+            return {name: x for name, x in arrays.items() if name in names}
+
+        return dataclasses.replace(
+            self,
+            arrays=chosen(self.arrays),
+            errors=chosen(self.errors),
+            batches=chosen(self.batches),
+        )
+
+    def told(self, **evidence) -> "Curves":
+        """The same curves with more evidence."""
+        return dataclasses.replace(self, evidence=self.evidence | evidence)
+
+    def differences(self, other: "Curves") -> dict[str, float]:
+        """The largest difference of every observable from other curves, at the states that both reached."""
+        count = min(self.count, other.count)
+        mine, theirs = self.cut(count), other.cut(count)
+        return {
+            name: float(np.max(np.abs(values - theirs[name]), initial=0.0))
+            for name, values in mine.arrays.items()
+            if name in theirs.arrays
+        }
+
+    def variables(self) -> tuple[dict[str, xr.Variable], dict[str, xr.Variable]]:
+        """The observables with their standard errors, and the labels of their axes."""
+        known = {quantity.name: quantity for quantity in self.table}
+        arrays: dict[str, xr.Variable] = {}
+        sizes: dict[str, int] = {}
+        for name, values in self.arrays.items():
+            quantity = known[name]
+            axes = self._named(quantity.axes)
+            attributes: dict[str, Any] = {"long_name": quantity.words}
+            if quantity.convention:
+                attributes["convention"] = quantity.convention
+            if not quantity.judged:
+                attributes["judged"] = 0
+            arrays[name] = xr.Variable(axes, values, attributes)
+            sizes |= dict(zip(axes, values.shape, strict=True))
+            if name in self.errors:
+                words = {
+                    "long_name": f"standard error of {quantity.words}",
+                    "standard_error_of": name,
+                }
+                arrays[f"{name}_standard_error"] = xr.Variable(axes, self.errors[name], words)
+        own = {self.axis: self.times, f"{self.axis}2": self.times} | self.labels
+        labels = {
+            axis: xr.Variable((axis,), np.asarray(own.get(axis, np.arange(size))))
+            for axis, size in sizes.items()
+        }
+        labels[self.axis] = xr.Variable((self.axis,), self.times)
+        return arrays, labels
+
+    def _named(self, axes: Sequence[str]) -> tuple[str, ...]:
+        names = {MAIN: self.axis, SECOND: f"{self.axis}2"}
+        return tuple(names.get(axis, axis) for axis in axes)
+
+
+def _cut(quantity: Quantity, values, count: int, extra: int) -> np.ndarray:
+    """The first `count` states of an array that has so many `extra` axes in front of those of the quantity."""
+    values = np.asarray(values)
+    if values.ndim != len(quantity.axes) + extra:
+        raise ValueError(
+            f"{quantity.name} has the shape {values.shape} for the axes {quantity.axes}"
+        )
+    index = [slice(None)] * extra
+    for axis, length in zip(quantity.axes, values.shape[extra:], strict=True):
+        of_states = axis in (MAIN, SECOND)
+        if of_states and length < count:
+            raise ValueError(f"{quantity.name} has {length} states of {count} along {axis}")
+        index.append(slice(count) if of_states else slice(None))
+    return values[tuple(index)]
+
+
+def averaged(batches: Sequence[Curves], evidence: dict | None = None) -> Curves:
+    """The mean over independent batches of samples, with standard errors, at the states that all reached."""
+    count = min(batch.count for batch in batches)
+    first = batches[0]
+    stacked = {
+        name: np.stack([batch.cut(count)[name] for batch in batches]) for name in first.arrays
+    }
+    return of_batches(first, stacked, count, evidence)
+
+
+def of_batches(like: Curves, batches: dict, count: int, evidence: dict | None = None) -> Curves:
+    """Curves like others, from the values of every batch (the first axis)."""
+    both = {name: mean_and_error(values) for name, values in batches.items()}
+    return dataclasses.replace(
+        like,
+        arrays={name: mean for name, (mean, _) in both.items()},
+        errors={name: error for name, (_, error) in both.items()},
+        batches=batches,
+        reached=count,
+        evidence=like.evidence if evidence is None else evidence,
+    )
+
+
+class Extrapolated(NamedTuple):
+    """Curves at vanishing steps; how much the finest step changed each observable, and the noise of this change."""
+
+    curves: Curves
+    change: dict[str, np.ndarray]
+    noise: dict[str, np.ndarray]
+
+
+def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> Extrapolated:
+    """Curves found with steps h, h/2, h/4, … extrapolated to vanishing steps, at the states that all reached.
+
+    Sampled curves are extrapolated batch by batch: what the batches of all grids share is in none of the differences.
+    Observables named `aside` are those of the finest grid.
+    """
+    count, finest = min(grid.count for grid in grids), grids[-1]
+    cut = [grid.cut(count) for grid in grids]
+    aside, arrays, errors, batches = set(aside), {}, {}, {}
+    change, noise = {}, {}
+    for name, values in cut[-1].arrays.items():
+        if name in aside:
+            arrays[name] = values
+            continue
+        sampled = name in finest.batches
+        limit = richardson([grid.batches[name] if sampled else grid[name][None] for grid in cut])
+        if sampled:
+            arrays[name], errors[name] = mean_and_error(limit.values)
+            change[name], noise[name] = mean_and_error(limit.change)
+            batches[name] = limit.values
+        else:
+            arrays[name], change[name] = limit.values[0], limit.change[0]
+            noise[name] = np.zeros_like(change[name])
+    curves = dataclasses.replace(
+        cut[-1], arrays=arrays, errors=errors, batches=batches, reached=count
+    )
+    return Extrapolated(curves, change, noise)

@@ -1,0 +1,123 @@
+"""`simulate`: finite networks, really trained, many seeds at once."""
+
+import time
+
+import numpy as np
+import xarray as xr
+
+from learndyn.core.curves import Curves
+from learndyn.core.evidence import versions
+from learndyn.core.method import Ensemble, Simulator
+from learndyn.core.progressing import Report
+from learndyn.core.record import Record
+from learndyn.core.theory import Theory, theory_for
+from learndyn.core.threads import in_threads, workers
+from learndyn.errors import Interrupted
+from learndyn.memory import require_memory
+from learndyn.numerics.precision import float64
+from learndyn.part import whole
+from learndyn.progress import progress_bar
+from learndyn.solution import Solution, as_dataset
+
+
+def simulate(
+    problem,
+    size: int,
+    seeds: int = 1,
+    *,
+    method: Simulator | None = None,
+    first_seed: int = 0,
+    save_at=None,
+    progress: bool = False,
+) -> Solution:
+    """Train `seeds` finite networks of `size` and record what the theory predicts.
+
+    The seeds are `first_seed`, `first_seed + 1`, …; each gives the same curve whatever the others are. They run on all
+    cores. The result has the axis "seed" in front. Ctrl-C raises `Interrupted`, whose `solution` holds the seeds that
+    were finished by then.
+    """
+    theory = theory_for(problem)
+    method = theory.simulator(method)
+    size = whole(1)(size, "size")
+    count = whole(1)(seeds, "seeds")
+    first = whole(0)(first_seed, "first_seed")
+    start = time.perf_counter()
+    with float64():
+        ensemble = theory.train(problem, size, method, Record.of(problem.training, save_at))
+    require_memory_for(ensemble, workers(count))
+    finished: dict[int, Curves] = {}
+
+    def run(seed: int, report: Report) -> Curves:
+        return trained(theory, ensemble, seed, report)
+
+    interrupted = False
+    with progress_bar(progress, f"training {count} networks of size {size}") as report:
+        try:
+            finished |= in_threads(run, range(first, first + count), report)
+        except KeyboardInterrupt:
+            interrupted = True
+    if interrupted and not finished:
+        raise Interrupted
+    seconds = time.perf_counter() - start
+    solution = simulation_of(theory, problem, size, method, ensemble, finished, seconds)
+    if interrupted:
+        raise Interrupted(solution)
+    return solution
+
+
+def trained(theory: Theory, ensemble: Ensemble, seed: int, report: Report) -> Curves:
+    """One network, trained to the end or until it diverges."""
+    at, trainee = ensemble.record.at, ensemble.draw(seed)
+    reached = trainee.advance(at, lambda state: report(state / at[-1] if at[-1] else 1.0))
+    return curves_of(theory, ensemble, trainee.arrays(), reached)
+
+
+def curves_of(theory: Theory, ensemble: Ensemble, arrays: dict, reached: int) -> Curves:
+    """The curves of one network of an ensemble."""
+    return Curves(theory.table, ensemble.record, arrays, reached, labels=ensemble.labels)
+
+
+def require_memory_for(ensemble: Ensemble, at_once: int) -> None:
+    """Refuse to train as many networks at a time as the machine has no memory for."""
+    what, advice = ensemble.what, ensemble.advice
+    if at_once > 1:
+        what, advice = f"{what}, {at_once} at a time,", f"{advice}, or train one seed at a time"
+    require_memory(at_once * ensemble.bytes, what, advice)
+
+
+def simulation_of(
+    theory: Theory,
+    problem,
+    size: int,
+    method: Simulator,
+    ensemble: Ensemble,
+    finished: dict[int, Curves],
+    wall_time: float,
+) -> Solution:
+    """One dataset with the axis "seed"; a seed that diverged early is NaN from there on."""
+    seeds = sorted(finished)
+    axis = ensemble.record.axis
+    datasets = [as_dataset(finished[seed], theory) for seed in seeds]
+    longest = max(datasets, key=lambda dataset: dataset.sizes[axis])
+    axes = {name: longest[name] for name in (axis, f"{axis}2") if name in longest.dims}
+    aligned = [dataset.reindex(axes) for dataset in datasets]
+    numbers = xr.Variable("seed", np.array(seeds), {"long_name": "seed"})
+    data = xr.concat(aligned, dim=numbers, join="exact")
+    for name in data.data_vars:
+        data[name] = data[name].transpose("seed", *longest[name].dims)
+        data[name].attrs = longest[name].attrs
+    data[axis].attrs = longest[axis].attrs
+    ends = [curves.diverged_at for curves in finished.values()]
+    evidence = {
+        "kind": "simulation",
+        "theory": theory.name,
+        "reference": theory.reference,
+        "method": method.to_dict(),
+        "size": size,
+        "seeds": seeds,
+        "size_symbol": theory.size_symbol,
+        "wall_time": wall_time,
+        "versions": versions(),
+    } | ensemble.evidence
+    diverged_at = min((end for end in ends if end is not None), default=None)
+    return Solution(data, problem, evidence, diverged_at)

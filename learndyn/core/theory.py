@@ -1,0 +1,154 @@
+"""The theories the library knows: one registration each, no central list of cases.
+
+A theory belongs to the types of a problem's three parts. `register` is called when a family's module is imported; other
+packages join through the entry-point group `learndyn.theories`, whose entries are modules to import.
+"""
+
+import abc
+import contextlib
+import functools
+import importlib.metadata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from learndyn.core.curves import Curves, Table
+from learndyn.core.method import Ensemble, Method, Simulator
+from learndyn.core.progressing import Progressing, Report
+from learndyn.core.record import Record
+from learndyn.errors import NoTheory, ProblemError
+
+if TYPE_CHECKING:
+    from learndyn.symmetry import SymmetricStart
+
+
+class Theory(abc.ABC):
+    """A limit theory, the finite network it describes, and how to show both. A family writes a class for each supply.
+
+    - `network`, `data`, `training`: the types of the parts of a problem that it is for.
+    - `table`: its observables, the same for the limit and for finite networks.
+    - `methods`, `simulators`: the ways to solve the limit and to train networks, the usual ones first.
+    - `template`: a commented problem file; it is what `learndyn new` writes and what `learndyn demo` runs.
+    - `size_symbol`: the paper's letter for the size; `time_words`: what the axis of time is.
+    """
+
+    name: ClassVar[str]
+    network: ClassVar[type]
+    data: ClassVar[type]
+    training: ClassVar[type]
+    summary: ClassVar[str]
+    exactness: ClassVar[str]
+    reference: ClassVar[str]
+    table: ClassVar[Table]
+    methods: ClassVar[tuple[type[Method], ...]]
+    simulators: ClassVar[tuple[type[Simulator], ...]]
+    template: ClassVar[Path]
+    demo_size: ClassVar[int]
+    demo_seeds: ClassVar[int]
+    size_symbol: ClassVar[str] = "N"
+    time_words: ClassVar[str] = "time t = steps / N"
+    former_names: ClassVar[Mapping[str, str]] = {}
+    """Observables that files of learndyn 0.1 hold under another name, by that name."""
+    former_factors: ClassVar[Mapping[str, float]] = {}
+    """What observables in files of learndyn 0.1 have to be multiplied by."""
+
+    def applies(self, problem) -> bool:
+        """Whether the theory is for this problem, whose parts have its types."""
+        return True
+
+    def automatic(self, problem, record: Record) -> Method:
+        """The method that suits the problem best."""
+        return self.methods[0]()
+
+    def symmetries(self, problem) -> "SymmetricStart | None":
+        """The exact symmetries of the start, which the limit never leaves; None if there are none."""
+        return None
+
+    def chosen(self, method: Method | None, problem, record: Record) -> Method:
+        """`method`, or the automatic one; refuse a method that this theory has not got."""
+        if method is None:
+            return self.automatic(problem, record)
+        return allowed(method, self.methods, "method")
+
+    def simulator(self, method: Simulator | None, name: str = "method") -> Simulator:
+        """`method`, or the usual one; refuse one that this theory has not got."""
+        return self.simulators[0]() if method is None else allowed(method, self.simulators, name)
+
+    def solve(
+        self, problem, method: Method, record: Record, seed: int = 0, report: Report | None = None
+    ) -> Curves:
+        """The limit at the recorded states."""
+        return method.solve(problem, record, seed, report or (lambda done: None))
+
+    def train(self, problem, size: int, method: Simulator, record: Record) -> Ensemble:
+        """The finite networks of a size."""
+        return method.ensemble(problem, size, record)
+
+    def trace(self, problem, method: Method, record: Record) -> dict:
+        """The limit as a JAX function."""
+        return method.trace(problem, record)
+
+    def start(self, problem, method: Method, seed: int = 0) -> Progressing:
+        """The limit, to be advanced step by step."""
+        return method.start(problem, seed)
+
+
+def allowed(method, classes: tuple[type, ...], name: str):
+    """A method that is one of the `classes`."""
+    if not isinstance(method, classes):
+        names = ", ".join(cls.__name__ for cls in classes)
+        raise ProblemError(name, method, f"must be one of {names} here")
+    return method
+
+
+_theories: dict[str, Theory] = {}
+
+
+def register(theory: Theory | type[Theory]) -> Theory:
+    """Make a theory known to `solve`, `simulate` and the command; a class is made into an object."""
+    known = theory() if isinstance(theory, type) else theory
+    _theories[known.name] = known
+    return known
+
+
+@contextlib.contextmanager
+def registered(theory: Theory | type[Theory]) -> Iterator[Theory]:
+    """A theory that is known for a while, in the place of one with its name if there is one."""
+    before = dict(_theories)
+    try:
+        yield register(theory)
+    finally:
+        _theories.clear()
+        _theories.update(before)
+
+
+def theories() -> list[Theory]:
+    """All theories, by name; loads those of other packages first."""
+    _load_other_packages()
+    return [_theories[name] for name in sorted(_theories)]
+
+
+@functools.cache
+def _load_other_packages() -> None:
+    for entry in importlib.metadata.entry_points(group="learndyn.theories"):
+        entry.load()
+
+
+def theory_for(problem) -> Theory:
+    """The theory for the types of the problem's parts, or `NoTheory` with the combinations there are."""
+    known, parts = theories(), (problem.network, problem.data, problem.training)
+    fitting = [
+        theory
+        for theory in known
+        if all(map(isinstance, parts, (theory.network, theory.data, theory.training)))
+        and theory.applies(problem)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    network, data, training = (type(part).__name__ for part in parts)
+    asked = f"{network} on {data} by {training}"
+    if fitting:
+        names = " and ".join(theory.name for theory in fitting)
+        raise NoTheory(f"several theories fit {asked}: {names}; their `applies` must tell them apart")
+    rows = [f"  {t.network.__name__} on {t.data.__name__} by {t.training.__name__}" for t in known]
+    raise NoTheory(f"there is no theory for {asked}; there is one for\n" + "\n".join(rows))

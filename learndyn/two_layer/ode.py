@@ -11,11 +11,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 from scipy.special import stdtrit
 
-from learndyn.batches import mean_and_error
+from learndyn.divergence import DIVERGED
 from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import Rule, closed_form, gaussian_rule
 from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.numerics.times import resolve_times
 from learndyn.part import Part, field, number, whole
 from learndyn.theory import Curves
@@ -64,7 +65,7 @@ def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, 
     """The states and losses at `times`, from the state `y` at `t0`. Times not reached are infinite."""
     # One flat vector: on a small state most of the time of a step goes into the number of operations.
     start, unflatten = ravel_pytree(y)
-    bound = 1e10 * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(made.T)))
+    bound = DIVERGED * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(made.T)))
 
     def velocity(t, state, args):
         return ravel_pytree(made.velocity(t, unflatten(state), rule))[0]

@@ -66,9 +66,3 @@ def pseudovalues(function: Callable, values: np.ndarray) -> dict[str, np.ndarray
         name: np.stack([count * x - (count - 1) * part[name] for part in without])
         for name, x in together.items()
     }
-
-
-def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
-    """The mean over batches (the first axis) and its standard error."""
-    values = np.asarray(values)
-    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))

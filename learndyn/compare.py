@@ -25,7 +25,8 @@ import xarray as xr
 from scipy.interpolate import make_interp_spline
 
 from learndyn.errors import CannotCompare, shown
-from learndyn.numerics.max_t import max_t_test, mean_and_error
+from learndyn.numerics.max_t import max_t_test
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.part import number
 from learndyn.solution import Solution
 from learndyn.symmetry_words import note_on_runs

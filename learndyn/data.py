@@ -8,6 +8,7 @@ import numpy as np
 from learndyn.activations import Activation, as_activation
 from learndyn.activations.base import static_field
 from learndyn.errors import ProblemError
+from learndyn.numerics.covariance import covariance_root
 from learndyn.part import (
     Part,
     array,
@@ -337,8 +338,7 @@ class Points(Data):
     def all_inputs(self) -> np.ndarray:
         """The inputs of all points (total × dimension), trained first; with a Gram matrix, some that have it."""
         if self.gram is not None:
-            values, vectors = np.linalg.eigh(self.gram)
-            return vectors * np.sqrt(np.maximum(values, 0.0) * len(values))
+            return covariance_root(self.gram) * np.sqrt(self.total)
         if self.test_inputs is None:
             return self.inputs
         return np.concatenate([self.inputs, self.test_inputs])

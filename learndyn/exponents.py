@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from learndyn.errors import ProblemError
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.part import number
 
 SEEDS = "standard error over seeds of the local exponent"
@@ -59,8 +60,7 @@ def local_exponent(curve: xr.DataArray, *, window: float = 0.5, offset: float = 
     ends = [(max(t - half, x[0]), min(t + half, x[-1])) for t in x]
     single = np.array([slopes(first, last, 3) for first, last in ends]).reshape(len(x), len(y))
     if seeds:
-        spread = single.std(axis=1, ddof=1) if len(y) > 1 else np.full(len(x), np.nan)
-        error, words = spread / math.sqrt(len(y)), SEEDS
+        error, words = mean_and_error(single, axis=1)[1], SEEDS
     else:
         error = [np.abs(np.subtract(*halves(first, last)))[0] / 2 for first, last in ends]
         words = HALVES

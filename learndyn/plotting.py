@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 from learndyn.compare import Comparison
 from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest, shown
 from learndyn.files import write_atomically
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.solution import Solution
 
 THEORY_COLOUR = "#1a1a1a"
@@ -319,12 +320,11 @@ def _draw_theory(panel: Axes, times, values, colour, style: str, count: int):
 
 
 def _draw_runs(panel: Axes, times, values, colour, style: str, count: int):
-    mean = values.mean(axis=0)
+    mean, error = mean_and_error(values)
     # With hundreds of faint lines there would be nothing to see but them.
     if 1 < len(values) <= 200 // count:
         panel.plot(times, values.T, color=colour, lw=0.5, alpha=0.25, zorder=1)
     if len(values) > 1:
-        error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
         band = {"color": colour, "alpha": 0.3, "lw": 0, "zorder": 1.5}
         panel.fill_between(times, mean - error, mean + error, **band)
     panel.plot(times, mean, color=colour, ls=style, zorder=2, **RUNS_LINE)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from learndyn.batches import mean_and_error
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.core.record import Record
 from learndyn.errors import UnknownObservable, nearest
 from learndyn.numerics.richardson import richardson

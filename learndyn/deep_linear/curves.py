@@ -7,6 +7,7 @@ import numpy as np
 from learndyn.deep_linear import rows
 from learndyn.deep_linear.functions import Functions
 from learndyn.deep_linear.observables import observables
+from learndyn.divergence import diverged
 from learndyn.theory import Curves
 
 LAYER_TIMES = np.linspace(0.0, 1.0, 9)
@@ -76,7 +77,7 @@ def advance_rows(advance, found: rows.Rows, w: rows.Weights, count: int, report)
         finished = last if finished is None else finished
         loss = rows.errors(found, w, first, finished)
         start = loss[0] if first == 0 and finished else start
-        bad = rows.diverged(loss, start)
+        bad = diverged(loss, max(start, 1e-300))
         if bad.any():
             return first + int(np.argmax(bad))
         if finished < last:

@@ -12,6 +12,7 @@ from learndyn.data import Dataset, Population, PowerLaw, Stream
 from learndyn.deep_linear.causal import Causal
 from learndyn.deep_linear.network import DeepLinear
 from learndyn.figures import PaperFigure, register_figure
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.plotting import COLOURS, THEORY_COLOUR
 from learndyn.problem import Problem
 from learndyn.simulate import simulate
@@ -58,9 +59,9 @@ def _draw_theory(axes: Axes, x, y, colour: str, label: str | None = None, style=
 
 def _draw_runs(axes: Axes, x, runs, colour: str, filled: bool = True) -> None:
     """Means over the seeds (the first axis of `runs`) with their standard errors."""
-    error = runs.std(axis=0, ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else None
+    mean, error = mean_and_error(runs)
     look = {"ms": 4, "mfc": colour if filled else "white", "color": colour, "elinewidth": 1}
-    axes.errorbar(x, runs.mean(axis=0), error, fmt="o", **look)
+    axes.errorbar(x, mean, error if len(runs) > 1 else None, fmt="o", **look)
 
 
 def _draw_curves(curves: Sequence[Curve], seeds: int, report, log: bool = False) -> list[Solution]:

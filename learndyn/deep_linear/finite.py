@@ -21,7 +21,8 @@ from learndyn.data import Dataset, Population
 from learndyn.deep_linear.delayed import DelayedMatrix, rows_times
 from learndyn.deep_linear.network import Sizes, sizes
 from learndyn.deep_linear.observables import alignment, observables
-from learndyn.deep_linear.setting import DIVERGED
+from learndyn.divergence import diverged
+from learndyn.numerics.gram import gram
 from learndyn.numerics.times import resolve_steps
 from learndyn.part import Part, boolean, field
 from learndyn.theory import Curves, Trainer
@@ -246,15 +247,15 @@ class Records:
         found = {
             "test_loss": own + made.outputs * made.sigma**2,
             "alignment": alignment(overlap, own, goal),
-            "C_v": _gram(v * np.sqrt(made.lam) / r),
-            "C_h0": _gram(self.h[0][:n] / r),
-            "C_h": np.stack([_gram(h[:n] / math.sqrt(h.shape[-1])) for h in self.h[1:]]),
-            "C_g": np.stack([_gram(g[:n] / math.sqrt(g.shape[-1])) for g in self.g]),
+            "C_v": gram(v * np.sqrt(made.lam) / r),
+            "C_h0": gram(self.h[0][:n] / r),
+            "C_h": np.stack([gram(h[:n], mean=True) for h in self.h[1:]]),
+            "C_g": np.stack([gram(g[:n], mean=True) for g in self.g]),
         }
         if made.data is not Population:
             found["train_loss"] = self.train_loss[:n]
         if self.Delta is not None:
-            found["C_Delta"] = _gram(self.Delta[:n] / math.sqrt(self.Delta.shape[-1]))
+            found["C_Delta"] = gram(self.Delta[:n], mean=True)
         if grid.shape[2] == 2:
             # On the population both rows of the grid would be the same network.
             (aa, ab), (ba, bb) = np.moveaxis(grid[:, [0, -1]], (1, 2), (0, 1))
@@ -266,13 +267,6 @@ class Records:
             for name, two in pairs.items():
                 found[name] = sum(made.overlap(a, b) for a, b in two) / 2
         return found
-
-
-def _gram(vectors):
-    """Inner products of (step, output, component) vectors: (step, output, step2, output2)."""
-    count, outputs, _ = vectors.shape
-    rows = vectors.reshape(count * outputs, -1)
-    return (rows @ rows.T).reshape(count, outputs, count, outputs)
 
 
 def memory(made: Spec, count: int, partners: bool) -> float:
@@ -297,7 +291,7 @@ def finite(problem, size: int, method: Descent, save_at) -> Trainer:
     def run(seed: int, report) -> Curves:
         sources, networks, target = draw(made, seed, method.partners)
         records = Records(made, len(steps), (len(networks), len(networks[0])))
-        limit = math.inf
+        scale = math.inf
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(last + 1):
                 examples = [source.at(step) for source in sources]
@@ -308,8 +302,8 @@ def finite(problem, size: int, method: Descent, save_at) -> Trainer:
                 loss = np.max([[made.overlap(one.v, one.v) for one in row] for row in fields])
                 loss += made.outputs * made.sigma**2
                 if step == 0:
-                    limit = DIVERGED * loss
-                if not np.isfinite(loss) or loss > limit:
+                    scale = loss
+                if diverged(loss, scale):
                     break
                 if step == steps[records.reached]:
                     records.add(fields)

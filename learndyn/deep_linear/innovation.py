@@ -30,18 +30,15 @@ from collections.abc import Callable
 import numpy as np
 
 from learndyn.deep_linear.observables import alignment, edge_of_stability
-from learndyn.deep_linear.setting import DATASET, DIVERGED, POPULATION, STREAM, Setting
+from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
+from learndyn.divergence import diverged
 from learndyn.memory import require_memory
+from learndyn.numerics.covariance import covariance_root
+from learndyn.numerics.gram import gram, stacked
 from learndyn.numerics.growing import Operator, Space, padded
 
 REPORT_EVERY = 16
 TARGET, WIDTH, DATA = range(3)
-
-
-def _root(matrices: np.ndarray) -> np.ndarray:
-    """Symmetric square roots of positive semidefinite matrices."""
-    values, vectors = np.linalg.eigh(matrices)
-    return (vectors * np.sqrt(np.maximum(values, 0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 class GrowingNetwork:
@@ -73,7 +70,7 @@ class GrowingNetwork:
             for _ in range(outputs):
                 space.add(TARGET)
         self.w_star = np.zeros((outputs, self.inputs.capacity))
-        roots = _root(setting.gram).transpose(1, 2, 0) * self.root_omega
+        roots = covariance_root(setting.gram).transpose(1, 2, 0) * self.root_omega
         self.w_star[:, : self.inputs.dimension] = roots.reshape(outputs, -1)
         self.w = np.eye(outputs, self.layers[-1].capacity)
         self.w_buffer = np.zeros_like(self.w)
@@ -135,7 +132,7 @@ class GrowingNetwork:
         gradient = _each(self.Z.adjoint, self.Delta) if dataset else self.whitened.copy()
         if self.setting.data == STREAM and self.setting.inverse_data:
             covariance = self.C_v + self.setting.noise**2 * np.eye(self.setting.outputs)
-            for column in _root(self.setting.inverse_data * covariance).T:
+            for column in covariance_root(self.setting.inverse_data * covariance).T:
                 gradient[:, self.inputs.add(DATA)] += np.outer(column, self.root_omega)
         self.h = [self._per_mode(gradient, self.root_lam)]
         self.h.append(_each(self.W[0].forward, self.h[0]))
@@ -202,7 +199,7 @@ def solve_innovation(
     """
     network = GrowingNetwork(setting, tolerance)
     saved, last = set(np.asarray(steps_saved).tolist()), int(steps_saved[-1])
-    numbers, fields, limit, reached = [], [], np.inf, len(eta)
+    numbers, fields, scale, reached = [], [], np.inf, len(eta)
     powers, successive = [], []
     with np.errstate(over="ignore", invalid="ignore"):
         for t in range(last + 1):
@@ -215,8 +212,8 @@ def solve_innovation(
             dataset = setting.data == DATASET
             train_loss = np.sum(network.Delta**2) if dataset else test_loss
             if t == 0:
-                limit = DIVERGED * max(test_loss, train_loss)
-            if not max(test_loss, train_loss) <= limit:
+                scale = max(test_loss, train_loss)
+            if diverged(np.maximum(test_loss, train_loss), scale):
                 reached = t - 1
                 break
             before = network.h[0] if t > 0 else None
@@ -248,16 +245,11 @@ def _losses(numbers: np.ndarray, setting: Setting) -> dict[str, np.ndarray]:
 def _correlations(fields: list[dict[str, np.ndarray]], setting: Setting) -> dict[str, np.ndarray]:
     """The functions of two times: Gram matrices of the saved vectors."""
 
-    def gram(name):
-        length = max((x[name].shape[1] for x in fields), default=0)
-        vectors = np.zeros((len(fields), setting.outputs, length))
-        for vector, x in zip(vectors, fields, strict=True):
-            vector[:, : x[name].shape[1]] = x[name]
-        vectors = vectors.reshape(len(fields) * setting.outputs, length)
-        return (vectors @ vectors.T).reshape((len(fields), setting.outputs) * 2)
+    def products(name):
+        return gram(stacked([x[name] for x in fields], setting.outputs))
 
     single = ("C_v", "C_h0", "C_Delta") if setting.data == DATASET else ("C_v", "C_h0")
-    found = {name: gram(name) for name in single}
+    found = {name: products(name) for name in single}
     for name in ("C_h", "C_g"):
-        found[name] = np.array([gram(f"{name}{l}") for l in range(1, setting.depth + 1)])
+        found[name] = np.array([products(f"{name}{l}") for l in range(1, setting.depth + 1)])
     return found

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from learndyn.deep_linear.setting import DATASET, DIVERGED, STREAM, Setting
+from learndyn.deep_linear.setting import DATASET, STREAM, Setting
 from learndyn.numerics.lower import (
     both_sides_of_lower,
     compiled,
@@ -133,11 +133,6 @@ def errors(rows: Rows, w: Weights, first: int, last: int) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         total = w.omega @ each[:, first * w.outputs : last * w.outputs]
         return total.reshape(last - first, w.outputs).sum(axis=1)
-
-
-def diverged(error, start: float) -> np.ndarray:
-    """Where training has diverged, from the error and its value at the start."""
-    return ~(np.abs(error) < DIVERGED * max(start, 1e-300))
 
 
 @inlined

@@ -7,8 +7,6 @@ import numpy as np
 from learndyn.data import Dataset, Stream
 
 DATASET, STREAM, POPULATION = range(3)
-DIVERGED = 1e10
-"""A loss beyond this many times its initial value counts as diverged, in theory and in training."""
 
 
 class Setting(NamedTuple):

@@ -6,6 +6,7 @@ from learndyn.deep_linear import rows
 from learndyn.deep_linear.causal import Causal, pick_form
 from learndyn.deep_linear.curves import curves_of, read_off
 from learndyn.deep_linear.setting import Setting, setting
+from learndyn.divergence import diverged
 from learndyn.numerics.times import resolve_steps
 from learndyn.theory import Curves
 from learndyn.training import impulse_response
@@ -35,8 +36,8 @@ def solve_many(problems: list, method: Causal, save_at, seed: int, wanted=None):
         # Every entry on and below a diagonal is written again, and none above one was.
         rows.advance(0, steps + 1, found, w)
         loss = rows.errors(found, w, 0, steps + 1)
-        diverged = rows.diverged(loss, loss[0])
-        reached = int(np.argmax(diverged)) if diverged.any() else steps + 1
+        lost = diverged(loss, max(loss[0], 1e-300))
+        reached = int(np.argmax(lost)) if lost.any() else steps + 1
         arrays, evidence = read_off(found, w, made, saved, reached, wanted=wanted)
         curves.append(curves_of(problem, "rows", made, saved, reached, arrays, evidence))
     return curves

@@ -8,9 +8,9 @@ amplitudes.
 import numpy as np
 
 from learndyn.data import Dataset
+from learndyn.divergence import diverged
 from learndyn.neural_ode.map import both_rates, loss_of
 from learndyn.neural_ode.memory import Controls, Memory, Path
-from learndyn.neural_ode.setting import DIVERGED
 from learndyn.neural_ode.units import fields_of
 
 
@@ -36,7 +36,7 @@ def curves(problem, saved: np.ndarray, report, chosen: tuple[int, ...] = ()) -> 
         )
         numbers = made.students[-1].numbers
         norm = np.max(np.abs(made.engine.controls.C[numbers, numbers]))
-        if not max(abs(train), abs(fresh), norm) < DIVERGED:
+        if np.any(diverged([train, fresh, norm])):
             break
         if k in wanted:
             reached += 1

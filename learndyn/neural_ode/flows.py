@@ -20,6 +20,7 @@ from learndyn.activations import Linear, Polynomial
 from learndyn.data import Stream
 from learndyn.neural_ode.tensor_field import FrozenField, TensorField, weighted
 from learndyn.neural_ode.units import Units
+from learndyn.numerics.covariance import lower_root
 
 Drifts = list[list[FrozenField]]
 """The drift of every system at every step."""
@@ -193,19 +194,8 @@ def draw_controls(start, d_theta: int, rng) -> tuple[np.ndarray, np.ndarray]:
         for other in basis[:i]:
             basis[i] -= other * np.mean(basis[i] * other)
         basis[i] /= np.sqrt(np.mean(basis[i] ** 2))
-    controls = np.sum(_lower_root(overlaps)[..., None] * basis, axis=1)
+    controls = np.sum(lower_root(overlaps)[..., None] * basis, axis=1)
     return controls[:V], controls[V:]
-
-
-def _lower_root(matrix) -> np.ndarray:
-    """L lower triangular with LLᵀ = matrix, positive semidefinite; without a column where a row adds no dimension."""
-    root = np.zeros_like(matrix)
-    for j, row in enumerate(matrix):
-        rest = matrix[j:, j] - root[j:, :j] @ root[j, :j]
-        # Below rounding: dividing by its root would make √ε of what should be zero.
-        if rest[0] > len(matrix) * np.finfo(float).eps * row[j]:
-            root[j:, j] = rest / math.sqrt(rest[0])
-    return root
 
 
 class Taught(NamedTuple):

@@ -33,6 +33,7 @@ from learndyn.neural_ode.kernel import kernel_of
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.neural_ode.units import Units
 from learndyn.numerics.precision import float64
+from learndyn.numerics.richardson import richardson
 from learndyn.numerics.root import root_between
 from learndyn.part import choice, number, whole
 
@@ -320,8 +321,8 @@ class _Stationary:
 
     def _lyapunov(self, C, end: float, mu: float) -> float:
         """λ from the lowest level on two grids of the half line, extrapolated; the error of one is of order step²."""
-        coarse, fine = (self._level(C, end, n) for n in (LEVELS, 2 * LEVELS))
-        return float(np.sqrt((4 * fine - coarse) / 3)) - mu
+        levels = [self._level(C, end, n) for n in (LEVELS, 2 * LEVELS)]
+        return float(np.sqrt(richardson(levels, orders=(2,)).values)) - mu
 
     def _level(self, C, end: float, n: int) -> float:
         """The largest eigenvalue of ∂² + ∂_1G(C(τ)) for even functions on (−end, end)."""

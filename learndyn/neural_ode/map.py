@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from learndyn.divergence import diverged
 from learndyn.neural_ode.epoch import Epoch, epoch
-from learndyn.neural_ode.setting import DIVERGED, Flow, Overlaps, flow_of, overlaps_of
+from learndyn.neural_ode.setting import Flow, Overlaps, flow_of, overlaps_of
 from learndyn.neural_ode.trajectories import Trajectory, teacher_of
 from learndyn.neural_ode.units import start_of
 from learndyn.training import as_schedule, rates
@@ -151,7 +152,7 @@ def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.nd
             size = np.maximum(
                 np.abs(values["test_loss"][i]), np.max(np.abs(values["Q"][i]), axis=(1, 2))
             )
-            lost = np.flatnonzero(~(size < DIVERGED))
+            lost = np.flatnonzero(diverged(size))
             if lost.size:
                 here, going[i] = here[here < lost[0]], False
             for name, value in values.items():

@@ -11,9 +11,6 @@ from learndyn.activations import Activation
 from learndyn.neural_ode.fields import RandomField
 from learndyn.neural_ode.units import Shape, Start, start_of
 
-DIVERGED = 1e10
-"""Training has diverged where the loss, a control or, in finite systems, |y|²/d exceeds this."""
-
 
 class Flow(eqx.Module):
     """What teacher and student have in common, and how they differ; numbers are arrays, so none is compiled in.

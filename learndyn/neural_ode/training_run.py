@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.data import Dataset
+from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.neural_ode.fields import PolynomialField
 from learndyn.neural_ode.flows import (
@@ -27,9 +28,9 @@ from learndyn.neural_ode.flows import (
 )
 from learndyn.neural_ode.observables import KNOWN, coordinates
 from learndyn.neural_ode.probes import Lesson, Observer, correlations, responses
-from learndyn.neural_ode.setting import DIVERGED
 from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import Start, fields_of, start_of, systems_of
+from learndyn.numerics.gram import gram
 
 TEST_TRAJECTORIES = 4
 """A test loss is the mean over at least this many trajectories."""
@@ -41,7 +42,7 @@ GENERATORS = (
 
 def bounded(*states) -> bool:
     """Whether |x|²/d of all states is finite and at most `DIVERGED`."""
-    return all(np.max(np.mean(x**2, axis=-1)) <= DIVERGED for x in states)
+    return not any(np.any(diverged(np.mean(x**2, axis=-1))) for x in states)
 
 
 def coefficients_of(network) -> list[np.ndarray]:
@@ -202,7 +203,7 @@ class Run:
         network, d_theta = self.problem.network, self.star.shape[1]
         count, (U, V) = len(self.recorded), (len(self.controls.a), len(self.star))
         flat = np.reshape([one.theta for one in self.recorded], (count * U, d_theta))
-        C = (flat @ flat.T / d_theta).reshape(count, U, count, U)
+        C = gram(flat.reshape(count, U, d_theta), mean=True)
         Q = C[np.arange(count), :, np.arange(count)]
         m = (flat @ self.star.T / d_theta).reshape(count, U, V)
         found = {"Q": Q, "m": m, "C_theta": C}

@@ -38,10 +38,7 @@ References: Langsrud 2005 (rotation tests); Naiman and Priebe 2001 (the sampling
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-
-def mean_and_error(residuals):
-    """Mean over the seeds and its standard error."""
-    return residuals.mean(axis=0), residuals.std(axis=0, ddof=1) / np.sqrt(len(residuals))
+from learndyn.numerics.statistics import mean_and_error
 
 
 def max_t_test(residuals, allowance: float, level: float, draws: int = 2000, further=None):

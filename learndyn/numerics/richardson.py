@@ -1,6 +1,7 @@
 """Extrapolation to vanishing step."""
 
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +14,20 @@ class Extrapolated(NamedTuple):
     error: np.ndarray
 
 
-def richardson(sequence: list[np.ndarray]) -> Extrapolated:
-    """The limit of values found with steps h, h/2, h/4, …, whose error is a series in whole powers of h.
+def richardson(sequence: Sequence, orders: Sequence[int] | None = None) -> Extrapolated:
+    """The limit of values found with steps h, h/2, h/4, …, whose error is a series in the powers h^`orders`.
 
-    Each further value removes one more power. The error stated is the difference from the limit without the finest
+    Each further value removes one more power p, x ← (2^p x(h/2) − x(h))/(2^p − 1); the powers are 1, 2, 3, … unless
+    given, and one fewer than the values. The error stated is the difference from the limit without the finest
     step: above the true error if that step halved it at least. The difference from one order less with the finest
     steps is smaller by 2^order, and was found to be below the error where the series converges slowly.
     """
+    orders = range(1, len(sequence)) if orders is None else orders
+    if len(orders) != len(sequence) - 1:
+        raise ValueError(f"{len(sequence)} values remove {len(sequence) - 1} orders, not {orders}")
     table = [np.asarray(values) for values in sequence]
     before = table[-1]
-    for order in range(1, len(sequence)):
+    for order in orders:
         before = table[0]
         scale = 2.0**order
         table = [

@@ -17,7 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
+from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.factor import psd_factor
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
 from learndyn.numerics.times import resolve_times
@@ -25,9 +27,6 @@ from learndyn.part import Part
 from learndyn.theory import Curves, Trainer
 from learndyn.two_layer.observables import observables
 from learndyn.two_layer.stream import Equations, OrderParameters, equations
-
-DIVERGED = 1e10
-"""Overlaps beyond this many times their initial scale count as diverged."""
 
 
 class SGD(Part):
@@ -54,10 +53,8 @@ def draw_weights(start: OrderParameters, T, size: int, rng) -> Weights:
     """Weights in `size` dimensions, uniform among those with exactly the overlaps of `start` and `T`."""
     K, M = start.R.shape
     C = np.block([[start.Q, start.R], [start.R.T, T]])
-    values, vectors = np.linalg.eigh(C)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
     frame, _ = np.linalg.qr(rng.standard_normal((size, K + M)))
-    both = np.sqrt(size) * root @ frame.T
+    both = np.sqrt(size) * covariance_root(C) @ frame.T
     return Weights(jnp.asarray(both[:K]), start.v, jnp.asarray(both[K:]))
 
 
@@ -251,7 +248,7 @@ def finite(problem, size: int, method, save_at) -> Trainer:
         dynamics = _ExpectedDescent(made, start, size, batch, rule)
     else:
         dynamics = {SGD: _Descent, OverlapChain: _Chain}[type(method)](made, start, size, batch)
-    scale = DIVERGED * (1 + float(jnp.max(jnp.abs(start.Q))) + float(jnp.max(jnp.abs(made.T))))
+    scale = 1 + float(jnp.max(jnp.abs(start.Q))) + float(jnp.max(jnp.abs(made.T)))
 
     def run(seed: int, report) -> Curves:
         rng = np.random.Generator(np.random.SFC64(seed))
@@ -269,7 +266,7 @@ def finite(problem, size: int, method, save_at) -> Trainer:
                 step = high
                 report(step / steps[-1])
             loss, y = jax.device_get(_measure(dynamics, state, rule))
-            if not np.isfinite(loss) or np.max(np.abs(y.Q)) > scale:
+            if not np.isfinite(loss) or np.any(diverged(y.Q, scale)):
                 break
             records.append((loss, *y))
         columns = [np.stack(column) for column in zip(*records, strict=True)]

@@ -29,13 +29,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
+from learndyn.numerics.gram import gram
 from learndyn.numerics.lower import compiled
 from learndyn.part import boolean, field
 from learndyn.theory import Curves, Trainer
 from learndyn.two_layer.dataset_observables import drops, observables
-from learndyn.two_layer.finite import DIVERGED, draw_weights
+from learndyn.two_layer.finite import draw_weights
 from learndyn.two_layer.stream import Equations, OrderParameters, equations
 from learndyn.two_layer.time_grid import Grid, TimeSteps, time_grid
 
@@ -266,7 +268,7 @@ def finite(problem, size: int, method: FullBatch, save_at) -> Trainer:
         Q, A = (np.tile(np.asarray(first), (states, 1, 1)) for first in (start.Q, start.R))
         vectors, forces = np.empty((len(recorded), K, D)), np.empty((len(recorded), K, P))
         done = reached = 0
-        limit = math.inf
+        scale = math.inf
         with np.errstate(over="ignore", invalid="ignore"):
             for k in range(states):
                 h = fields(W, X)
@@ -274,8 +276,8 @@ def finite(problem, size: int, method: FullBatch, save_at) -> Trainer:
                 train_loss[k] = Delta @ Delta / P
                 if k == 0:
                     # The labels set a scale where the network starts without an error.
-                    limit = DIVERGED * max(train_loss[0], y @ y / P)
-                if not train_loss[k] <= limit:
+                    scale = max(train_loss[0], y @ y / P)
+                if diverged(train_loss[k], scale):
                     break
                 Q[k], A[k] = W @ W.T / D, W @ W_star.T / D
                 record = None
@@ -296,8 +298,8 @@ def finite(problem, size: int, method: FullBatch, save_at) -> Trainer:
             "test_loss": test_loss[shown],
             "Q": Q[shown],
             "A": A[shown],
-            "C": _gram(vectors[:reached]),
-            "C_g": _gram(forces[:reached]),
+            "C": gram(vectors[:reached], mean=True),
+            "C_g": gram(forces[:reached], mean=True),
             **drops(grid.times[:done], train_loss[:done], test_loss[:done]),
         }
         if tangents is not None:
@@ -322,10 +324,3 @@ def finite(problem, size: int, method: FullBatch, save_at) -> Trainer:
     needed = memory(D, P, K, M, grid, len(recorded), method.responses)
     what = f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times"
     return Trainer(run, needed, what, "use a smaller size or record fewer times (save_at)")
-
-
-def _gram(vectors):
-    """Mean products of (state, unit, component) vectors: (state, unit, state2, unit2)."""
-    count, units, size = vectors.shape
-    rows = vectors.reshape(count * units, size)
-    return (rows @ rows.T / size).reshape(count, units, count, units)

@@ -16,6 +16,7 @@ from learndyn.data import (
 )
 from learndyn.errors import ProblemError
 from learndyn.network import Network
+from learndyn.numerics.covariance import covariance_root
 from learndyn.part import array, boolean, field, number, optional, part, traced, whole
 
 
@@ -171,10 +172,8 @@ class TwoLayer(Network):
             readout_scale = number(minimum=0)(readout_scale, "TwoLayer.readout_scale")
             readout = readout_scale * rng.standard_normal(K)
         # By rotation invariance the teacher may lie along the first M axes.
-        values, vectors = np.linalg.eigh(teacher.T)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
         Q = W @ W.T / N
-        R = W[:, : teacher.hidden] @ root.T / np.sqrt(N)
+        R = W[:, : teacher.hidden] @ covariance_root(teacher.T).T / np.sqrt(N)
         activation = teacher.activation if activation is None else activation
         return cls(activation, Q, R, readout, train_readout)
 

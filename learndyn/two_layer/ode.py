@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 from scipy.special import stdtrit
 
-from learndyn.batches import mean_and_error
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing

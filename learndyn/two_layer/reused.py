@@ -31,6 +31,8 @@ import equinox as eqx
 import numpy as np
 
 from learndyn.activations.values import with_curvature
+from learndyn.numerics.covariance import covariance_root, inverse_root
+from learndyn.numerics.gram import gram
 from learndyn.numerics.lower import compiled
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.two_layer.stream import Equations
@@ -80,18 +82,12 @@ class WeightProcess:
     def __init__(self, setting: Setting):
         K, M, n = setting.hidden, setting.teachers, setting.states
         self.setting = setting
-        values, vectors = np.linalg.eigh(np.asarray(setting.made.T))
-        kept = values > 1e-12 * np.max(values, initial=0.0)
-        root = vectors * np.sqrt(np.where(kept, values, 0.0))
-        self.root = root
+        self.root = covariance_root(np.asarray(setting.made.T))
         """w* = root ξ."""
-        along = setting.R @ (
-            vectors * np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-        )
-        rest, directions = np.linalg.eigh(setting.Q - along @ along.T)
+        along = setting.R @ inverse_root(self.root)
         self.W = np.zeros((n, K, M + K + (n - 1) * K))
         self.W[0, :, :M] = along
-        self.W[0, :, M : M + K] = directions * np.sqrt(np.maximum(rest, 0.0))
+        self.W[0, :, M : M + K] = covariance_root(setting.Q - along @ along.T)
         self.R_w = np.zeros((n, K, n, K))
         self.kernel = np.zeros((n, K, n, K))
 
@@ -122,9 +118,7 @@ class WeightProcess:
     def overlaps(self, states) -> tuple[np.ndarray, np.ndarray]:
         """C (states, K, states, K) and A (states, K, M) at the given states."""
         W = self.W[states]
-        flat = W.reshape(-1, W.shape[-1])
-        C = (flat @ flat.T).reshape(*W.shape[:2], *W.shape[:2])
-        return C, W[..., : self.setting.teachers] @ self.root.T
+        return gram(W), W[..., : self.setting.teachers] @ self.root.T
 
 
 @eqx.filter_jit

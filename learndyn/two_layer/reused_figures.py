@@ -15,6 +15,7 @@ from learndyn.data import Dataset, Population, Teacher
 from learndyn.errors import NotConverged
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.grokking import LEVEL, drop_time
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.numerics.times import log_times
 from learndyn.plotting import (
     COLOURS,
@@ -150,8 +151,7 @@ def _mark_drops(axes: Axes, theory: Solution, runs: Solution, level: float) -> N
     found = {}
     for name in ("train_drop", "test_drop", "grokking_delay"):
         trained, error = runs[name].values, cast(Any, theory.standard_error(name)).item()
-        spread = trained.std(ddof=1) / math.sqrt(len(trained))
-        found[name] = (float(theory[name]), error, trained.mean(), spread)
+        found[name] = (float(theory[name]), error, *mean_and_error(trained))
     if not np.isfinite(list(found.values())).all():
         return
     for kind in ("train", "test"):

@@ -8,10 +8,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from learndyn.batches import in_threads, mean_and_error, power_of_two, workers
+from learndyn.batches import in_threads, power_of_two, workers
+from learndyn.divergence import diverged
 from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
+from learndyn.numerics.gram import gram
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.part import field, whole
 from learndyn.theory import Curves
 from learndyn.two_layer.dataset_observables import drops, observables
@@ -19,8 +22,6 @@ from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
 from learndyn.two_layer.stream import Equations, OrderParameters, equations
 from learndyn.two_layer.time_grid import TimeSteps, time_grid
 
-DIVERGED = 1e10
-"""A train loss beyond this many times its first value counts as diverged."""
 UNTRUSTED_SHARE = 0.05
 """Where one sample of all batches carries more than this share of an average, its error bar is not to be trusted."""
 
@@ -62,7 +63,7 @@ class Batch:
     def exploded(self, t: int) -> bool:
         """Whether the train loss at state t is beyond all bounds."""
         loss = self.process.loss
-        return not loss[t] <= DIVERGED * max(loss[0], 1e-300)
+        return bool(diverged(loss[t], max(loss[0], 1e-300)))
 
     def health(self) -> "Health":
         """What is to be watched."""
@@ -77,7 +78,6 @@ class Batch:
         Q = np.einsum("tik,tjk->tij", W, W)
         A = W[..., : setting.teachers] @ weights.root.T
         test, train = test_losses(Q, A), process.loss[:n]
-        flat = process.g[saved].reshape(len(saved) * setting.hidden, -1)
         C, _ = weights.overlaps(saved)
         return {
             "train_loss": train[saved],
@@ -86,7 +86,7 @@ class Batch:
             "Q": Q[saved],
             "A": A[saved],
             "C": C,
-            "C_g": (flat @ flat.T / process.samples).reshape(C.shape),
+            "C_g": gram(process.g[saved], mean=True),
             "R_w": weights.R_w[saved][:, :, saved],
             "R_h": self.R_h[saved][:, :, saved],
             "R_star": self.R_star[saved],

@@ -7,10 +7,13 @@ import numpy as np
 from scipy.special import stdtrit
 
 from learndyn.activations import Linear, Polynomial, Relu
-from learndyn.batches import in_threads, mean_and_error, pseudovalues, workers
+from learndyn.batches import in_threads, pseudovalues, workers
 from learndyn.errors import NoTheory, ProblemError
 from learndyn.memory import require_memory
+from learndyn.numerics.covariance import covariance_root
+from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import quasi_random_rule
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.numerics.times import resolve_steps
 from learndyn.theory import Curves
 from learndyn.training import rates
@@ -36,7 +39,7 @@ from learndyn.wide.methods import (
     WideMethod,
 )
 from learndyn.wide.observables import kernel_summaries, losses, observables
-from learndyn.wide.particles import TrainingRule, move, root_of
+from learndyn.wide.particles import TrainingRule, move
 from learndyn.wide.sampled import sweep
 from learndyn.wide.setting import Setting, setting
 
@@ -327,7 +330,7 @@ def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seed
     steps = made.states - 1
     eta = np.asarray(rates(training, training.steps), dtype=float)[:steps]
     rule = TrainingRule(eta, training.momentum, training.weight_decay, training.noise)
-    dimensions = root_of(made.K + made.bias).shape[1] + made.outputs
+    dimensions = covariance_root(made.K + made.bias, rank=True).shape[1] + made.outputs
     if method.samples < 4 * dimensions:
         allowed = f"must be at least {4 * dimensions}, for particles in {dimensions} dimensions"
         raise ProblemError(f"{type(method).__name__}.samples", method.samples, allowed)
@@ -341,11 +344,7 @@ def _particle_batches(problem, method: SampledLayers, made: Setting, saved, seed
         quadrature = quasi_random_rule(dimensions, method.samples, 1, entropy).replicate(0)
         rng = np.random.default_rng(seeds[index])
         found = move(made, rule, quadrature, saved, rng, advance)
-        flat = found.phi.reshape(-1, len(found.weights))
-        n, p, C = len(found.phi), made.points, made.outputs
-        Phi = ((flat * found.weights) @ flat.T).reshape(1, n, p, n, p)
-        flat = found.g.reshape(-1, len(found.weights))
-        G = ((flat * found.weights) @ flat.T).reshape(1, n, p, C, n, p, C)
+        Phi, G = (gram(x, weights=found.weights)[None] for x in (found.phi, found.g))
         samples = found.h[None, ..., :PREACTIVATIONS]
         result = {"f": found.f, "Phi": Phi, "G": G, "preactivation": samples}
         return result | _summaries(made, Phi, G) | {"reached": found.reached}

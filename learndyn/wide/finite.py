@@ -25,7 +25,9 @@ from scipy.linalg import get_blas_funcs
 
 from learndyn.activations.values import with_slope
 from learndyn.deep_linear.delayed import rows_times
+from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
+from learndyn.numerics.gram import gram
 from learndyn.numerics.times import resolve_steps, resolve_times
 from learndyn.part import Part, boolean, field, whole
 from learndyn.theory import Curves, Trainer
@@ -37,8 +39,6 @@ from learndyn.wide.observables import kernel_summaries, losses, observables
 from learndyn.wide.setting import Setting, setting
 
 (_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
-DIVERGED = 1e10
-"""A curve ends where the loss exceeds this many times 1 plus the first."""
 FLOW_STEP = 0.5
 """The first step of gradient flow, times the largest eigenvalue of the dynamics."""
 TOLERANCE = 1e-5
@@ -201,7 +201,7 @@ class Trainee:
         self.g = np.empty((L, count, p, made.outputs, N))
         self.h = np.empty((L, count, p, samples))
         self.reached = 0
-        self.limit = DIVERGED * (self.loss() + 1)
+        self.scale = self.loss() + 1
 
     def _all_fields(self, trained: Fields | None = None) -> list[Fields]:
         """The fields of the trained points, unless they are given, and of the test points, if there are any."""
@@ -228,8 +228,8 @@ class Trainee:
         """The largest eigenvalue of the tangent kernel on the trained points, times the scale of the loss."""
         P, C = self.made.trained, self.made.outputs
         fields = self.weights.forward(self.x[:P])
-        Phi = np.stack([_gram(phi[None])[0, :, 0] for phi in fields.phi[1:]])
-        G = np.stack([_gram(g[None])[0, :, :, 0] for g in self.weights.gradients(fields)])
+        Phi = np.stack([gram(phi, mean=True) for phi in fields.phi[1:]])
+        G = np.stack([gram(g, mean=True) for g in self.weights.gradients(fields)])
         part = self.made._replace(K=self.made.K[:P, :P])
         kernel = tangent_kernel(part, Phi[:, None], G[:, None]).reshape(P * C, P * C)
         if not np.all(np.isfinite(kernel)):
@@ -253,8 +253,8 @@ class Trainee:
         """The observables of `learndyn.wide.observables`, at the states that were reached."""
         n = self.reached
         now = np.arange(n)
-        Phi = np.stack([_gram(phi[:n]) for phi in self.phi])
-        G = np.stack([_gram(g[:n]) for g in self.g])
+        Phi = np.stack([gram(phi[:n], mean=True) for phi in self.phi])
+        G = np.stack([gram(g[:n], mean=True) for g in self.g])
         equal = Phi[:, now, :, now].transpose(1, 0, 2, 3)
         gradients = G[:, now, :, :, now].transpose(1, 0, 2, 3, 4, 5)
         found = losses(self.made.loss, self.f[:n], test_targets) | {
@@ -265,12 +265,6 @@ class Trainee:
         if self.h.shape[-1]:
             found["preactivation"] = self.h[:, :n]
         return found | kernel_summaries(equal, self.made.loss.targets)
-
-
-def _gram(vectors):
-    """Means over neurons (the last axis) of products of two vectors, with their other axes."""
-    rows = vectors.reshape(-1, vectors.shape[-1])
-    return (rows @ rows.T / rows.shape[1]).reshape(vectors.shape[:-1] * 2)
 
 
 def descend(
@@ -287,7 +281,7 @@ def descend(
     buffer = weights.zeros() if training.momentum else None
     for step in range(last + 1):
         fields, f = trainee.look(weights)
-        if not trainee.made.loss.value(f) <= trainee.limit:
+        if diverged(trainee.made.loss.value(f), trainee.scale):
             return
         record = trainee.reached if step == steps[trainee.reached] else None
         if record is not None:
@@ -328,7 +322,7 @@ def flow(trainee: Trainee, training: GradientDescent, times, report) -> None:
                 continue
             trainee.weights.move(*moved)
             time = stop if pieces == 1 else time + step
-            if not trainee.loss() <= trainee.limit:
+            if diverged(trainee.loss(), trainee.scale):
                 return
             # A step that a recorded time cut short says little against the longer one.
             dt = max(dt, better) if better > step else max(better, min(step, short))

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learndyn.batches import mean_and_error
 from learndyn.errors import NotConverged, ProblemError
+from learndyn.numerics.richardson import richardson
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.numerics.times import DEFAULT_COUNT, resolve_times
 from learndyn.theory import Curves
 from learndyn.training import GradientDescent, PerStep, as_schedule
@@ -158,8 +159,7 @@ def _extrapolated(grids: list[Descent]):
             continue
         shape = np.asarray(finest.values).shape
         coarse, middle, fine = (_by_batch(grid, name).reshape(-1, *shape) for grid in grids)
-        first, second = 2 * middle - coarse, 2 * fine - middle
-        values = (4 * second - first) / 3
+        values, second = (richardson(x).values for x in ((coarse, middle, fine), (middle, fine)))
         if len(values) > 1:
             mean, error = mean_and_error(values)
             change, noise = mean_and_error(values - second)

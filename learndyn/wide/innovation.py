@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.memory import require_memory
+from learndyn.numerics.covariance import covariance_root
+from learndyn.numerics.gram import gram, stacked
 from learndyn.numerics.growing import Operator, Space, padded
-from learndyn.wide.particles import root_of
 from learndyn.wide.setting import Setting
 
 
@@ -42,7 +43,7 @@ class GrowingNetwork:
         self.spaces = [Space() for _ in range(setting.depth)]
         pairs = zip(self.spaces[:-1], self.spaces[1:], strict=True)
         self.W = [Operator(a, b, np.ones(1), 0, tolerance) for a, b in pairs]
-        F, C = root_of(self.K), setting.outputs
+        F, C = covariance_root(self.K, rank=True), setting.outputs
         first, last = self.spaces[0], self.spaces[-1]
         first.reserve(F.shape[1] + C)
         for _ in range(F.shape[1]):
@@ -109,13 +110,12 @@ def solve_innovation(
     f = np.zeros((n, p, C))
     kept: list[tuple[list, list]] = []
     wanted = set(np.asarray(saved).tolist())
-    scale = setting.limit
     reached = n
     for t in range(n):
         network.reserve()
         h, g = network.fields()
         f[t] = h[-1] @ network.w.T / setting.gamma
-        if not np.max(np.abs(f[t])) < scale:
+        if setting.diverged(f[t]):
             reached = t
             break
         if t in wanted:
@@ -123,22 +123,9 @@ def solve_innovation(
         if t + 1 < n:
             network.step(h, g, setting.loss.force(f[t]), float(eta[t]), momentum, decay)
         report((t + 1) / n)
-    Phi, G = ([_gram([state[i][l] for state in kept]) for l in range(L)] for i in (0, 1))
-    largest = max(space.dimension for space in network.spaces)
-    m = len(kept)
-    return InnovationSolution(
-        f,
-        np.array(Phi).reshape(L, m, p, m, p),
-        np.array(G).reshape(L, m, C, m, C),
-        reached,
-        largest,
+    Phi, G = (
+        np.array([gram(stacked([state[i][l] for state in kept], rows)) for l in range(L)])
+        for i, rows in ((0, p), (1, C))
     )
-
-
-def _gram(vectors: list[np.ndarray]) -> np.ndarray:
-    """All inner products of vectors that were recorded while their space grew."""
-    if not vectors:
-        return np.zeros((0, 0))
-    width = max(x.shape[1] for x in vectors)
-    rows = np.concatenate([padded(x, (len(x), width)) for x in vectors])
-    return rows @ rows.T
+    largest = max(space.dimension for space in network.spaces)
+    return InnovationSolution(f, Phi, G, reached, largest)

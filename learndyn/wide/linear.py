@@ -90,7 +90,6 @@ def sweep(setting: Setting, report, memory=True, responses=True) -> LinearSoluti
     layers = [_Layer(setting, *arrays) for arrays in zip(H, G, A, B, strict=True)]
     f, E = np.zeros((n, p, C)), np.zeros((n, P, C))
     H_now, G_now = np.zeros((L, n, p, p)), np.zeros((L, n, C, C))
-    limit = setting.limit
     reached = n
     # Products of a few rows are slower on several threads.
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
@@ -100,7 +99,7 @@ def sweep(setting: Setting, report, memory=True, responses=True) -> LinearSoluti
                 readout = _state(setting, layers, t, E[:t], H_now[:, t], G_now[:, t], responses)
             if responses:
                 f[t] = readout
-            if not np.abs(f[t]).max() <= limit:
+            if setting.diverged(f[t]):
                 reached = t
                 break
             E[t] = setting.loss.force(f[t])[:P]

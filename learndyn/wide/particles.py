@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.activations.values import with_slope
+from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.rules import Rule
 from learndyn.wide.setting import Setting
 
@@ -42,20 +43,13 @@ class Particles(NamedTuple):
     reached: int
 
 
-def root_of(K: np.ndarray) -> np.ndarray:
-    """F with F Fᵀ = K and as many columns as K has rank."""
-    values, vectors = np.linalg.eigh(K)
-    kept = values > 1e-12 * max(float(np.max(values)), 1e-300)
-    return vectors[:, kept] * np.sqrt(values[kept])
-
-
 def move(
     setting: Setting, rule: TrainingRule, quadrature: Rule, saved: np.ndarray, rng, report
 ) -> Particles:
     """All states of the particles that start from one quadrature rule."""
     p, C, gamma = setting.points, setting.outputs, setting.gamma
     K = setting.K + setting.bias
-    F = root_of(K)
+    F = covariance_root(K, rank=True)
     xi = np.asarray(quadrature.points).T
     xi = np.concatenate([xi, np.concatenate([xi[: F.shape[1]], -xi[F.shape[1] :]])], axis=1)
     weights = np.tile(np.asarray(quadrature.weights), 2) / 2
@@ -64,12 +58,11 @@ def move(
     n = setting.states
     f = np.zeros((n, p, C))
     kept: dict[str, list] = {"phi": [], "g": [], "h": []}
-    scale = setting.limit
     wanted = set(saved.tolist())
     for t in range(n):
         phi, slope = map(np.asarray, with_slope(setting.activation, h))
         f[t] = (phi * weights) @ w.T / gamma
-        if not np.max(np.abs(f[t])) < scale:
+        if setting.diverged(f[t]):
             return _packed(f, kept, weights, t)
         if t in wanted:
             for name, value in (("phi", phi), ("g", slope[:, None] * w[None]), ("h", h)):

@@ -114,7 +114,6 @@ def sweep(
     n, p, C, L = setting.states, setting.points, setting.outputs, setting.depth
     layers = [Layer(n, p, C, samples, child, precision) for child in seed.spawn(L)]
     E, f = np.zeros((n, p, C)), np.zeros((n, p, C))
-    scale = setting.limit
     response = Stein() if stein else Adjoint(n, p, C, samples, precision)
     for t in range(n):
         for index, layer in enumerate(layers):
@@ -131,7 +130,7 @@ def sweep(
         if not independent:
             last = layers[-1]
             f[t] = np.mean(last.z * last.phi[t][:, None], axis=-1) / setting.gamma
-        if not np.max(np.abs(f[t])) < scale:
+        if setting.diverged(f[t]):
             return Sweep(f, layers, t)
         E[t] = setting.loss.force(f[t])
         if independent and t + 1 < n:

@@ -6,10 +6,8 @@ import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 
 from learndyn.activations import Activation
+from learndyn.divergence import diverged
 from learndyn.training import impulse_response, undriven_correlation
-
-DIVERGED = 1e10
-"""Outputs beyond this many times the targets count as diverged."""
 
 
 class Loss(NamedTuple):
@@ -84,10 +82,9 @@ class Setting(NamedTuple):
         """C."""
         return self.loss.targets.shape[1]
 
-    @property
-    def limit(self) -> float:
-        """The output beyond which training has diverged."""
-        return DIVERGED * (1 + float(np.max(np.abs(self.loss.targets))))
+    def diverged(self, f: np.ndarray) -> bool:
+        """Whether training with the outputs f has diverged; their scale is 1 plus the largest target."""
+        return bool(np.any(diverged(f, 1 + float(np.max(np.abs(self.loss.targets))))))
 
     @property
     def states(self) -> int:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.batches import mean_and_error, pseudovalues
+from learndyn.batches import pseudovalues
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.wide import approximations
 from tests.accuracy.measures import check_mean_square_z, check_ratios, mean_square_z, ratios
 

@@ -6,6 +6,7 @@ from scipy.stats import t as student_t
 
 import learndyn as ld
 from learndyn.data import Points
+from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.precision import float64
 from learndyn.numerics.rules import gaussian_rule
 from learndyn.training import rates
@@ -13,7 +14,7 @@ from learndyn.wide import sampled
 from learndyn.wide.linear import solve_linear
 from learndyn.wide.methods import KernelEvolution, StaticKernel
 from learndyn.wide.network import Wide
-from learndyn.wide.particles import TrainingRule, move, root_of
+from learndyn.wide.particles import TrainingRule, move
 from learndyn.wide.sampled import Adjoint, Layer, sweep
 from learndyn.wide.setting import setting
 
@@ -224,7 +225,7 @@ def test_particles_are_the_sampled_layer(rule):
         options = TrainingRule(
             eta, asked.training.momentum, asked.training.weight_decay, asked.training.noise
         )
-        dimensions = root_of(made.K + 1).shape[1] + 2
+        dimensions = covariance_root(made.K + 1, rank=True).shape[1] + 2
         found = []
         for seed in range(10):
             rule_ = gaussian_rule(dimensions, 512, 1, seed).replicate(0)

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from learndyn.errors import ProblemError
+from learndyn.numerics.statistics import mean_and_error
 
 ROUNDING = 1e-13
 """Values below this part of the largest initial one are taken to be rounding errors."""
@@ -129,9 +130,14 @@ def measured(data: xr.Dataset, name: str) -> Measured:
         count, error = array.sizes["seed"], None
         # Runs that diverged are infinite or missing, and so is their mean.
         with np.errstate(invalid="ignore", over="ignore"):
-            mean = array.mean("seed", skipna=False, keep_attrs=True)
-            if count > 1:
-                error = array.std("seed", ddof=1, skipna=False) / np.sqrt(count)
+            mean, error = xr.apply_ufunc(
+                mean_and_error,
+                array,
+                input_core_dims=[["seed"]],
+                output_core_dims=[[], []],
+                kwargs={"axis": -1},
+                keep_attrs=True,
+            )
         runs = Side(mean, error, *_ends(data, "_runs"), count)
     found = Measured(theory, runs, None)
     dims = found.sides[0].values.dims

@@ -1,0 +1,44 @@
+"""Square roots of covariance matrices that may be singular."""
+
+import math
+
+import numpy as np
+
+NEGLIGIBLE = 1e-12
+"""A variance below this share of the largest is taken to be rounding: zero, or what is left of zero."""
+
+
+def covariance_root(C: np.ndarray, *, rank: bool = False) -> np.ndarray:
+    """F with F Fᵀ = C: eigenvectors times √eigenvalues, columns that are orthogonal to each other.
+
+    Columns whose eigenvalue is not above `NEGLIGIBLE` times the largest are zero; with `rank` they are left out. More
+    than one matrix may be given, along leading axes, but not with `rank`.
+    """
+    values, vectors = np.linalg.eigh(C)
+    kept = values > NEGLIGIBLE * np.max(values, axis=-1, keepdims=True, initial=0.0)
+    F = vectors * np.sqrt(np.where(kept, values, 0.0))[..., None, :]
+    return F[:, kept] if rank else F
+
+
+def inverse_root(F: np.ndarray) -> np.ndarray:
+    """(F⁺)ᵀ = F_ik/Σ_j F_jk², the transposed pseudo-inverse of orthogonal columns; zero columns stay zero.
+
+    For F of `covariance_root` it is a root of the pseudo-inverse of C, and y with ⟨y xᵀ⟩ = R for x = F ξ has the part
+    R (F⁺)ᵀ ξ.
+    """
+    square = np.sum(F**2, axis=0)
+    return F / np.where(square > 0, square, 1.0)
+
+
+def lower_root(C: np.ndarray) -> np.ndarray:
+    """L with L Lᵀ = C, lower triangular: L_ij = (C_ij − Σ_k<j L_ik L_jk)/L_jj.
+
+    A column is zero where its row adds no dimension: where what the rows before leave of the variance C_jj is not above
+    `NEGLIGIBLE` times it. Dividing by the root of rounding would make √ε of what should be zero.
+    """
+    L = np.zeros_like(C)
+    for j in range(len(C)):
+        rest = C[j:, j] - L[j:, :j] @ L[j, :j]
+        if rest[0] > NEGLIGIBLE * C[j, j]:
+            L[j:, j] = rest / math.sqrt(rest[0])
+    return L

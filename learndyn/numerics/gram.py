@@ -1,0 +1,28 @@
+"""Inner products of many vectors."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def gram(vectors: np.ndarray, *, mean: bool = False, weights=None) -> np.ndarray:
+    """G_ab = Σ_x v_ax v_bx over the last axis, for all pairs of vectors: the other axes twice, (a …, b …).
+
+    With `mean` it is the mean over x; with `weights` the sum of w_x v_ax v_bx.
+    """
+    *axes, length = vectors.shape
+    rows = vectors.reshape(math.prod(axes), length)
+    products = rows @ rows.T if weights is None else (rows * weights) @ rows.T
+    if mean:
+        products /= length
+    return products.reshape((*axes, *axes))
+
+
+def stacked(vectors: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """Arrays of `rows` vectors, recorded while their space grew, as (array, row, component): zero where it had not."""
+    length = max((x.shape[1] for x in vectors), default=0)
+    found = np.zeros((len(vectors), rows, length))
+    for room, x in zip(found, vectors, strict=True):
+        room[:, : x.shape[1]] = x
+    return found

@@ -17,7 +17,7 @@ import learndyn as ld
 from learndyn.network import Network
 from learndyn.numerics.times import resolve_times
 from learndyn.part import Part, field, number
-from learndyn.theory import Curves, Observable, Theory, register
+from learndyn.core.theory import Curves, Observable, Theory, register
 
 
 class LinearUnit(Network):

@@ -13,6 +13,9 @@ from learndyn.activations import (
     activation,
 )
 from learndyn.compare import Comparison, compare
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve, trace
+from learndyn.core.theory import Theory, register, theories
 from learndyn.data import (
     Dataset,
     Observations,
@@ -23,9 +26,9 @@ from learndyn.data import (
     Stream,
     Teacher,
 )
-from learndyn.deep_linear.causal import Causal
 from learndyn.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.deep_linear.finite import Descent
+from learndyn.deep_linear.methods import Innovation, LayerNodes, Rows
 from learndyn.deep_linear.network import DeepLinear, ScaledSkip
 from learndyn.errors import (
     CannotCompare,
@@ -39,22 +42,19 @@ from learndyn.errors import (
 )
 from learndyn.exponents import local_exponent
 from learndyn.grokking import grokking_delay
-from learndyn.neural_ode.dmft import DynamicalMeanField
 from learndyn.neural_ode.fields import CustomField, FormulaField, PolynomialField
 from learndyn.neural_ode.finite import AdjointDescent
 from learndyn.neural_ode.inference import StationaryFlow, inference, stationary_flow
+from learndyn.neural_ode.methods import OverlapMap, TrainingMemory
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.neural_ode.recovery import Recovery, recovery
 from learndyn.numerics.times import linear_times, log_times
 from learndyn.plotting import plot
 from learndyn.problem import Problem
 from learndyn.rates import BestRate, best_rate, largest_stable_rate, rates_over
-from learndyn.simulate import simulate
 from learndyn.solution import Solution, load
-from learndyn.solve import solve, trace
 from learndyn.sweeps import Sweep, load_sweep, sweep
 from learndyn.sweeps.pictures import plot_sweep
-from learndyn.theory import Theory, register, theories
 from learndyn.training import (
     Constant,
     ExponentialDecay,
@@ -75,8 +75,11 @@ from learndyn.wide.finite import WideDescent
 from learndyn.wide.methods import (
     AlternatingIteration,
     GradientIndependence,
-    KernelEvolution,
+    LinearInnovation,
+    LinearRows,
+    Particles,
     Perturbative,
+    SampledLayers,
     StaticKernel,
 )
 from learndyn.wide.network import Wide
@@ -91,7 +94,6 @@ __all__ = [
     "Approximations",
     "BestRate",
     "CannotCompare",
-    "Causal",
     "CausalSampling",
     "Comparison",
     "Constant",
@@ -100,7 +102,6 @@ __all__ = [
     "Dataset",
     "DeepLinear",
     "Descent",
-    "DynamicalMeanField",
     "Erf",
     "ExponentialDecay",
     "FileError",
@@ -110,10 +111,13 @@ __all__ = [
     "FullBatch",
     "GradientDescent",
     "GradientIndependence",
+    "Innovation",
     "Interrupted",
-    "KernelEvolution",
+    "LayerNodes",
     "LearndynError",
     "Linear",
+    "LinearInnovation",
+    "LinearRows",
     "NeuralODE",
     "NoTheory",
     "NotConverged",
@@ -121,6 +125,8 @@ __all__ = [
     "Observations",
     "OrderParameterODE",
     "OverlapChain",
+    "OverlapMap",
+    "Particles",
     "PerStep",
     "Perturbative",
     "Piecewise",
@@ -135,6 +141,8 @@ __all__ = [
     "ProblemError",
     "Recovery",
     "Relu",
+    "Rows",
+    "SampledLayers",
     "ScaledSkip",
     "Solution",
     "Spectrum",
@@ -144,6 +152,7 @@ __all__ = [
     "Sweep",
     "Teacher",
     "Theory",
+    "TrainingMemory",
     "TwoLayer",
     "WarmUp",
     "Wide",

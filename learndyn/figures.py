@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from learndyn.theory import theories
+from learndyn.core.theory import theories
 
 
 @dataclasses.dataclass(frozen=True)

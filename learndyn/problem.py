@@ -5,12 +5,12 @@ from pathlib import Path
 
 import tomli_w
 
+from learndyn.core.theory import theories
 from learndyn.data import Data
 from learndyn.errors import FileError, ProblemError, nearest
 from learndyn.files import write_atomically
 from learndyn.network import Network
 from learndyn.part import Part, content_hash, field, from_plain, part
-from learndyn.theory import theories
 from learndyn.training import Training
 
 

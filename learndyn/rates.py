@@ -12,12 +12,12 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import minimize_scalar
 
+from learndyn.core.solve import solve
 from learndyn.errors import NotConverged, ProblemError, nearest
 from learndyn.part import Part, number
 from learndyn.paths import changed
 from learndyn.problem import Problem
 from learndyn.progress import progress_bar
-from learndyn.solve import solve
 from learndyn.training import Schedule
 
 DOUBLINGS = 60

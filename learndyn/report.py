@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from matplotlib.figure import Figure
 
 from learndyn.compare import Comparison
+from learndyn.core.theory import Theory
 from learndyn.solution import Solution
-from learndyn.theory import Theory
 
 
 @dataclasses.dataclass(frozen=True)

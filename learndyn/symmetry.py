@@ -12,17 +12,19 @@ then grown to order one after about
 Only starts that are symmetric to the last digit cost the second solution.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.core.curves import Curves
+from learndyn.core.method import Method
+from learndyn.core.record import Record
+from learndyn.core.theory import Theory
 from learndyn.errors import NotConverged, NotEnoughMemory
 from learndyn.numerics.times import DEFAULT_COUNT
 from learndyn.symmetry_words import sentences
-from learndyn.theory import Curves, Observable, Theory
 
 MOVED = 1e-8
 """How far the start is moved: far above rounding errors, and small enough for ten e-foldings of linear growth."""
@@ -82,7 +84,7 @@ class SymmetricStart(NamedTuple):
     """
 
     symmetries: list[Symmetry]
-    states: Callable[[dict[str, Observable]], np.ndarray]
+    states: Callable[[dict[str, np.ndarray]], np.ndarray]
     moved: Callable[[float], object] | None
     sampled: bool = False
     exact_runs: bool = False
@@ -97,22 +99,25 @@ class Growth(NamedTuple):
     """None, or the time up to which to look again, more closely."""
 
 
-def with_symmetry(theory: Theory, problem, method, save_at, seed: int, curves: Curves) -> Curves:
+def with_symmetry(
+    theory: Theory, problem, method: Method, record: Record, seed: int, curves: Curves
+) -> Curves:
     """The curves, with what is to be said of a symmetric start in their evidence."""
-    start = None if theory.symmetries is None else theory.symmetries(problem)
-    if start is None or not np.any(np.asarray(curves.times)):
+    start = theory.symmetries(problem)
+    if start is None or not np.any(curves.times):
         return curves
+    symbol = theory.size_symbol
     if start.moved is None:
-        return _with_evidence(curves, _left_by_samples(start, curves))
+        return _with_evidence(curves, _left_by_samples(start, curves), symbol)
 
     def solve(asked, times) -> Curves:
-        return theory.solve(asked, method, times, seed, lambda done: None)
+        return theory.solve(asked, method, record.moved_to(times), seed)
 
     try:
-        growths = _growths(solve, problem, start, curves, reuse=save_at is None)
+        growths = _growths(solve, problem, start, curves, reuse=not record.chosen)
     except (NotConverged, NotEnoughMemory) as error:
         unknown = {"symmetry": start.symmetries[0].words, "rate": None, "unknown": str(error)}
-        return _with_evidence(curves, unknown)
+        return _with_evidence(curves, unknown, symbol)
     growing = [
         (growth, symmetry)
         for growth, symmetry in zip(growths, start.symmetries, strict=True)
@@ -133,17 +138,15 @@ def with_symmetry(theory: Theory, problem, method, save_at, seed: int, curves: C
         "sampled": start.sampled,
         "left_at": _left_at(symmetry, start, curves),
     }
-    return _with_evidence(curves, found)
+    return _with_evidence(curves, found, symbol)
 
 
-def _with_evidence(curves: Curves, found: dict | None) -> Curves:
+def _with_evidence(curves: Curves, found: dict | None, symbol: str) -> Curves:
     """Curves that say what was found out about their start, also as a warning."""
     if found is None:
         return curves
-    evidence = curves.evidence | {"symmetric_start": found}
-    texts = sentences(found, str(evidence.get("size_symbol", "N")))
-    evidence["warnings"] = [*evidence.get("warnings", []), *texts]
-    return dataclasses.replace(curves, evidence=evidence)
+    warnings = [*curves.evidence.get("warnings", []), *sentences(found, symbol)]
+    return curves.told(symmetric_start=found, warnings=warnings)
 
 
 def _left_by_samples(start: SymmetricStart, curves: Curves) -> dict | None:
@@ -152,19 +155,15 @@ def _left_by_samples(start: SymmetricStart, curves: Curves) -> dict | None:
     The distance of a single batch is that of the mean and the scatter between batches, which the error bars show.
     """
     batches = curves.evidence["batches"]
-    states = start.states(curves.observables)
-    higher = {
-        name: dataclasses.replace(x, values=np.asarray(x.values) + np.asarray(x.error))
-        for name, x in curves.observables.items()
-        if x.error is not None
-    }
-    errors = start.states(curves.observables | higher) - states
+    states = start.states(curves.arrays)
+    higher = {name: curves[name] + error for name, error in curves.errors.items()}
+    errors = start.states(curves.arrays | higher) - states
     for symmetry in start.symmetries:
         scatter = np.sqrt(batches - 1) * symmetry.scatter(errors)
         distance = np.hypot(symmetry.distance(states), scatter)
         left = np.flatnonzero(distance > LEFT * np.max(np.abs(states)))
         if left.size:
-            at = float(np.asarray(curves.times)[left[0]])
+            at = float(curves.times[left[0]])
             found = {"symmetry": symmetry.words, "others": [], "rate": None, "axis": curves.axis}
             return found | {"sampled": True, "left_at": at}
     return None
@@ -173,12 +172,12 @@ def _left_by_samples(start: SymmetricStart, curves: Curves) -> dict | None:
 def _growths(solve, problem, start: SymmetricStart, curves: Curves, reuse: bool) -> list[Growth]:
     """The growth across each symmetry, from one solution next to that of the problem, or from ever shorter ones."""
     assert start.moved is not None
-    elsewhere, times, base = start.moved(MOVED), np.asarray(curves.times), curves
+    elsewhere, times, base = start.moved(MOVED), curves.times, curves
     if not reuse:
         times = _records(times[-1], curves.axis)
         base = solve(problem, times)
     while True:
-        states, others = (start.states(one.observables) for one in (base, solve(elsewhere, times)))
+        states, others = (start.states(one.arrays) for one in (base, solve(elsewhere, times)))
         count = min(len(states), len(others))
         growths = [
             _growth(symmetry, times[:count], states[:count], others[:count], start.sampled)
@@ -224,6 +223,6 @@ def _growth(symmetry: Symmetry, times, states, others, sampled: bool) -> Growth:
 
 def _left_at(symmetry: Symmetry, start: SymmetricStart, curves: Curves) -> float | None:
     """The first record at which the theory itself is visibly off the symmetry, by rounding errors or its samples."""
-    states = start.states(curves.observables)
+    states = start.states(curves.arrays)
     off = np.flatnonzero(symmetry.distance(states) > SMALL * np.max(np.abs(states)))
-    return float(np.asarray(curves.times)[off[0]]) if off.size else None
+    return float(curves.times[off[0]]) if off.size else None

@@ -1,6 +1,7 @@
 """Training rules and learning-rate schedules."""
 
 import abc
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -197,6 +198,38 @@ def impulse_response(training, steps: int):
     for t in range(steps):
         state, (kappa[t + 1], undriven[t + 1]) = advance(state, (force[0][t], force[1][t]))
     return kappa, undriven
+
+
+class PerStepRule(NamedTuple):
+    """Gradient descent step by step: η(t), momentum β(t) and decay λ(t), for rules that change in the middle."""
+
+    eta: np.ndarray
+    momentum: np.ndarray
+    decay: np.ndarray
+
+    @classmethod
+    def of(cls, training: "GradientDescent") -> "PerStepRule":
+        """The rule of a training that has steps."""
+        assert training.steps is not None
+        every = np.ones(training.steps)
+        eta = np.asarray(rates(training, training.steps), dtype=float)
+        return cls(eta, training.momentum * every, training.weight_decay * every)
+
+    def until(self, step: int, training: "GradientDescent") -> "PerStepRule":
+        """This rule up to `step`, and from there on that of another training."""
+        pairs = zip(self, PerStepRule.of(training), strict=True)
+        return PerStepRule(*(np.concatenate([old[:step], new[step:]]) for old, new in pairs))
+
+    def impulse_response(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """κ and d of the first `steps` steps, as in `impulse_response`."""
+        kappa, d = np.zeros((steps + 1, steps + 1)), np.ones(steps + 1)
+        buffer = np.zeros(steps + 1)
+        for t in range(min(steps, len(self.eta))):
+            keep = 1 - self.eta[t] * self.decay[t]
+            buffer = self.momentum[t] * buffer
+            buffer[t] += self.eta[t]
+            kappa[t + 1], d[t + 1] = keep * kappa[t] + buffer, keep * d[t]
+        return kappa, d
 
 
 def undriven_correlation(training, steps: int) -> np.ndarray:

@@ -34,7 +34,7 @@ def new(
     force: Force = False,
 ) -> None:
     """Write a commented problem file to start from, or list the kinds there are."""
-    from learndyn.theory import theories
+    from learndyn.core.theory import theories
 
     known = {theory.name: theory for theory in theories()}
     if kind is None:
@@ -55,7 +55,7 @@ def new(
 
 def theories() -> None:
     """List the theories: which network, on which data, by which training, and how exact."""
-    from learndyn.theory import theories as known
+    from learndyn.core.theory import theories as known
 
     columns = ["name", "network × data × training", "what", "exactness", "reference"]
     rows = []

@@ -47,8 +47,8 @@ def solve(
     save_at: SaveAt = None,
 ) -> None:
     """Compute the learning curve in the limit of a large network, and save it."""
+    from learndyn.core.theory import theory_for
     from learndyn.problem import Problem
-    from learndyn.theory import theory_for
 
     problem = Problem.from_toml(problem_file)
     method = method_with(theory_for(problem).methods[0], option or [], rtol)
@@ -79,8 +79,8 @@ def simulate(
 
     Ctrl-C ends the training early; the networks that were finished are saved.
     """
+    from learndyn.core.theory import theory_for
     from learndyn.problem import Problem
-    from learndyn.theory import theory_for
 
     problem = Problem.from_toml(problem_file)
     chosen = method_of(theory_for(problem).simulators, method)
@@ -131,7 +131,7 @@ def _made(cls: type, values: dict, options: dict):
 
 def solve_into(path: Path, problem, method=None, save_at=None):
     """Solve and save."""
-    from learndyn.solve import solve as solution_of
+    from learndyn.core.solve import solve as solution_of
 
     theory = solution_of(problem, method, save_at=save_at, progress=True)
     theory.save(path)
@@ -141,7 +141,7 @@ def solve_into(path: Path, problem, method=None, save_at=None):
 
 def simulate_into(path: Path, problem, size, seeds, first_seed=0, method=None, save_at=None):
     """Simulate and save; if interrupted, save the networks that were finished and say how many."""
-    from learndyn.simulate import simulate as runs_of
+    from learndyn.core.simulate import simulate as runs_of
 
     options = {"method": method, "first_seed": first_seed, "save_at": save_at}
     try:

@@ -23,8 +23,8 @@ def demo(
     Takes about a minute on two cores. A theory that fails is shown as failed, and the report is
     written all the same.
     """
+    from learndyn.core.theory import theories
     from learndyn.report import html_report
-    from learndyn.theory import theories
 
     writable_file(output)
     chapters, worst = [], 0
@@ -45,10 +45,10 @@ def _chapter(theory, debug: bool):
     """The chapter of one theory, with whatever was computed before an error, and its exit code."""
     from learndyn.cli.pictures import pictures
     from learndyn.compare import compare
+    from learndyn.core.simulate import simulate
+    from learndyn.core.solve import solve
     from learndyn.problem import Problem
     from learndyn.report import Chapter
-    from learndyn.simulate import simulate
-    from learndyn.solve import solve
 
     text, found = "", {}
     try:

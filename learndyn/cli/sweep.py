@@ -123,10 +123,10 @@ def sweep(
     others. The exit code is 1 if some points failed and 3 if all did. `learndyn plot` draws the
     saved sweep.
     """
+    from learndyn.core.theory import theory_for
     from learndyn.plotting import ENDINGS, save_figure
     from learndyn.problem import Problem
     from learndyn.sweeps import sweep as sweep_of
-    from learndyn.theory import theory_for
 
     problem = Problem.from_toml(problem_file)
     fields = fields_and_values(over)

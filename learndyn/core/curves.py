@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from learndyn.numerics.statistics import mean_and_error
 from learndyn.core.record import Record
 from learndyn.errors import UnknownObservable, nearest
 from learndyn.numerics.richardson import richardson
+from learndyn.numerics.statistics import mean_and_error
 
 MAIN, SECOND = "step", "step2"
 """In a table these axes stand for the record's own: time and time2 where training is measured in time."""
@@ -103,6 +103,24 @@ class Curves:
         """The first `count` states only."""
         return dataclasses.replace(self, reached=min(count, self.count))
 
+    def at(self, record: Record) -> "Curves":
+        """The states of a smaller record."""
+        places = np.searchsorted(self.record.at, record.at)
+        count = int(np.count_nonzero(places < self.count))
+        known = {quantity.name: quantity for quantity in self.table}
+
+        def taken(arrays: dict, extra: int) -> dict:
+            return {n: _taken(known[n], x, places[:count], extra) for n, x in arrays.items()}
+
+        return dataclasses.replace(
+            self,
+            record=record,
+            reached=count,
+            arrays=taken(self.arrays, 0),
+            errors=taken(self.errors, 0),
+            batches=taken(self.batches, 1),
+        )
+
     def restricted(self, names: Iterable[str] | None) -> "Curves":
         """Some of the observables only; all of them for None."""
         if names is None:
@@ -186,6 +204,14 @@ def _cut(quantity: Quantity, values, count: int, extra: int) -> np.ndarray:
     return values[tuple(index)]
 
 
+def _taken(quantity: Quantity, values: np.ndarray, places: np.ndarray, extra: int) -> np.ndarray:
+    """Some of the states of an array that has so many `extra` axes in front of those of the quantity."""
+    for number, axis in enumerate(quantity.axes, extra):
+        if axis in (MAIN, SECOND):
+            values = np.take(values, places, axis=number)
+    return values
+
+
 def averaged(batches: Sequence[Curves], evidence: dict | None = None) -> Curves:
     """The mean over independent batches of samples, with standard errors, at the states that all reached."""
     count = min(batch.count for batch in batches)
@@ -210,11 +236,16 @@ def of_batches(like: Curves, batches: dict, count: int, evidence: dict | None = 
 
 
 class Extrapolated(NamedTuple):
-    """Curves at vanishing steps; how much the finest step changed each observable, and the noise of this change."""
+    """Curves at vanishing steps, and what is known of their errors, by observable.
+
+    `change` is the difference from one order less, `noise` its standard error where batches show it, and `error` the
+    absolute difference from what the grids without the finest give.
+    """
 
     curves: Curves
     change: dict[str, np.ndarray]
     noise: dict[str, np.ndarray]
+    error: dict[str, np.ndarray]
 
 
 def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> Extrapolated:
@@ -223,24 +254,23 @@ def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> Extrapol
     Sampled curves are extrapolated batch by batch: what the batches of all grids share is in none of the differences.
     Observables named `aside` are those of the finest grid.
     """
-    count, finest = min(grid.count for grid in grids), grids[-1]
+    count = min(grid.count for grid in grids)
     cut = [grid.cut(count) for grid in grids]
-    aside, arrays, errors, batches = set(aside), {}, {}, {}
-    change, noise = {}, {}
-    for name, values in cut[-1].arrays.items():
-        if name in aside:
-            arrays[name] = values
+    finest, aside = cut[-1], set(aside)
+    values: dict[str, np.ndarray] = {name: finest[name] for name in aside & finest.arrays.keys()}
+    errors, batches, change, noise, error = {}, {}, {}, {}, {}
+    for name in finest.arrays.keys() - aside:
+        if name not in finest.batches:
+            sequence = [grid[name] for grid in cut]
+            values[name], error[name] = richardson(sequence)
+            change[name] = values[name] - richardson(sequence[1:]).values if len(cut) > 1 else 0.0
+            noise[name] = np.zeros_like(values[name])
             continue
-        sampled = name in finest.batches
-        limit = richardson([grid.batches[name] if sampled else grid[name][None] for grid in cut])
-        if sampled:
-            arrays[name], errors[name] = mean_and_error(limit.values)
-            change[name], noise[name] = mean_and_error(limit.change)
-            batches[name] = limit.values
-        else:
-            arrays[name], change[name] = limit.values[0], limit.change[0]
-            noise[name] = np.zeros_like(change[name])
-    curves = dataclasses.replace(
-        cut[-1], arrays=arrays, errors=errors, batches=batches, reached=count
-    )
-    return Extrapolated(curves, change, noise)
+        sequence = [grid.batches[name] for grid in cut]
+        batches[name] = richardson(sequence).values
+        values[name], errors[name] = mean_and_error(batches[name])
+        less = richardson(sequence[1:]).values
+        change[name], noise[name] = mean_and_error(batches[name] - less)
+        error[name] = np.abs(values[name] - richardson(sequence[:-1]).values.mean(axis=0))
+    curves = dataclasses.replace(finest, arrays=values, errors=errors, batches=batches)
+    return Extrapolated(curves, change, noise, error)

@@ -13,7 +13,12 @@ from learndyn.errors import LearndynError
 from learndyn.numerics.gram import gram
 
 Report = Callable[[float], None]
-"""Takes the state of training that was reached; it may raise, which ends the run."""
+"""Takes the state of training that was reached, or the fraction of the work done; it may raise, which ends the run."""
+
+
+def of_states(report: Report, last: float, power: float = 1.0) -> Report:
+    """A report of states as one of the fraction of the work done, which grows as a power of them."""
+    return lambda state: report((state / last) ** power if last else 1.0)
 
 
 class Diverged(Exception):
@@ -116,7 +121,11 @@ class Trainee(Progressing):
     """
 
     def __init__(self, expected: int = 0):
-        self._kept = _Kept(expected)
+        self._kept, self._begun = _Kept(expected), False
+
+    def begin(self) -> None:
+        """Look at the first state; raise `Diverged` if there is none."""
+        return
 
     @abc.abstractmethod
     def move(self, until: float, report: Report) -> None:
@@ -142,11 +151,15 @@ class Trainee(Progressing):
         for number, state in enumerate(states):
             with np.errstate(over="ignore", invalid="ignore"):
                 try:
+                    if not self._begun:
+                        self.begin()
+                        self._begun = True
                     self.move(state, report)
+                    self.now = state
+                    measured = self.measure()
                 except Diverged:
                     return number
-                self.now = state
-                self._kept.add(self.measure())
+                self._kept.add(measured)
         return len(states)
 
     def arrays(self):

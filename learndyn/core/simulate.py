@@ -8,7 +8,7 @@ import xarray as xr
 from learndyn.core.curves import Curves
 from learndyn.core.evidence import versions
 from learndyn.core.method import Ensemble, Simulator
-from learndyn.core.progressing import Report
+from learndyn.core.progressing import Report, of_states
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
@@ -68,7 +68,7 @@ def simulate(
 def trained(theory: Theory, ensemble: Ensemble, seed: int, report: Report) -> Curves:
     """One network, trained to the end or until it diverges."""
     at, trainee = ensemble.record.at, ensemble.draw(seed)
-    reached = trainee.advance(at, lambda state: report(state / at[-1] if at[-1] else 1.0))
+    reached = trainee.advance(at, of_states(report, at[-1]))
     return curves_of(theory, ensemble, trainee.arrays(), reached)
 
 

@@ -149,6 +149,8 @@ def theory_for(problem) -> Theory:
     asked = f"{network} on {data} by {training}"
     if fitting:
         names = " and ".join(theory.name for theory in fitting)
-        raise NoTheory(f"several theories fit {asked}: {names}; their `applies` must tell them apart")
+        raise NoTheory(
+            f"several theories fit {asked}: {names}; their `applies` must tell them apart"
+        )
     rows = [f"  {t.network.__name__} on {t.data.__name__} by {t.training.__name__}" for t in known]
     raise NoTheory(f"there is no theory for {asked}; there is one for\n" + "\n".join(rows))

@@ -1,26 +1,46 @@
-"""Deep linear networks from random initialisation: the limit of large width, data and dimension (`causal.py`, in two
-forms, `rows.py` and `innovation.py`; `together.py` for many problems) and the finite networks it describes
+"""Deep linear networks from random initialisation: the limit of large width, data and dimension (`methods.py`, with the
+equations in `rows.py`, `residual.py`, `infinite_depth.py` and `innovation.py`) and the finite networks it describes
 (`finite.py`)."""
 
 from pathlib import Path
 
+from learndyn.core.theory import Theory, register
 from learndyn.data import Dataset, Population, Stream
-from learndyn.deep_linear import causal, finite, together
 from learndyn.deep_linear import figures as figures
+from learndyn.deep_linear import finite, methods
 from learndyn.deep_linear import residual_figures as residual_figures
 from learndyn.deep_linear.network import DeepLinear
-from learndyn.theory import Theory, register
+from learndyn.deep_linear.observables import TABLE
 from learndyn.training import GradientDescent
 
 _folder = Path(__file__).parent
 
 
-def _feedforward(problem) -> bool:
-    return problem.network.skip is None
+class _Feedforward(Theory):
+    network = DeepLinear
+    training = GradientDescent
+    exactness = "exact as D → ∞"
+    reference = "Bordelon & Pehlevan 2025"
+    table = TABLE
+    methods = (methods.Rows, methods.Innovation)
+    simulators = (finite.Descent,)
+    demo_size = 400
+    demo_seeds = 10
+    size_symbol = "D"
+
+    def applies(self, problem):
+        return problem.network.skip is None
+
+    def automatic(self, problem, record):
+        return methods.automatic(problem, record)
 
 
-def _residual(problem) -> bool:
-    return problem.network.skip is not None
+class _Residual(_Feedforward):
+    methods = (methods.Rows, methods.Innovation, methods.LayerNodes)
+    demo_size = 300
+
+    def applies(self, problem):
+        return problem.network.skip is not None
 
 
 for _data, _name, _summary in (
@@ -28,37 +48,17 @@ for _data, _name, _summary in (
     (Population, "population", "gradient descent on the expected loss"),
     (Stream, "stream", "online SGD with fresh batches"),
 ):
-    _shared = {
-        "network": DeepLinear,
+    _fields = {
         "data": _data,
-        "training": GradientDescent,
-        "exactness": "exact as D → ∞",
-        "reference": "Bordelon & Pehlevan 2025",
-        "solve": causal.solve,
-        "trace": causal.trace,
-        "finite": finite.finite,
-        "methods": (causal.Causal,),
-        "simulators": (finite.Descent,),
-        "demo_seeds": 10,
+        "name": f"deep_linear/{_name}",
+        "summary": f"correlation and response functions of {_summary}",
+        "template": _folder / f"{_name}.toml",
     }
-    register(
-        Theory(
-            name=f"deep_linear/{_name}",
-            summary=f"correlation and response functions of {_summary}",
-            template=_folder / f"{_name}.toml",
-            demo_size=400,
-            applies=_feedforward,
-            many=together.solve_many,
-            **_shared,
-        )
-    )
-    register(
-        Theory(
-            name=f"residual/{_name}",
-            summary=f"residual networks, infinite depth included, in {_summary}",
-            template=_folder / f"residual_{_name}.toml",
-            demo_size=300,
-            applies=_residual,
-            **_shared,
-        )
-    )
+    register(type("Feedforward", (_Feedforward,), _fields))
+    _fields = {
+        "data": _data,
+        "name": f"residual/{_name}",
+        "summary": f"residual networks, infinite depth included, in {_summary}",
+        "template": _folder / f"residual_{_name}.toml",
+    }
+    register(type("Residual", (_Residual,), _fields))

@@ -65,6 +65,19 @@ class DelayedMatrix:
         if end == len(self.g):
             self.settle()
 
+    def value(self) -> np.ndarray:
+        """W as it is now; the pending forces stay pending, so that looking changes no digit of what follows."""
+        n, a = self.pending, self.a
+        W = a[0] * self.W + (a[2 : n + 2, None] * self.g[:n]).T @ self.h[:n]
+        return W if self.B is None else W + a[1] * self.B
+
+    def retrain(self, momentum: float, decay: float) -> None:
+        """Go on with another momentum and decay."""
+        self.settle()
+        if momentum and self.B is None:
+            self.B = np.zeros_like(self.W)
+        self.momentum, self.decay = momentum, decay
+
     def settle(self):
         """Add the pending forces to W̄ and B̄; returns W."""
         n, B, W = self.pending, self.B, self.W

@@ -13,7 +13,7 @@ def ensemble_loss(solution: Solution, members: int, shared: str | None = "data")
 
     C_v is the error of one network and C_v^ab the error overlap of two of them, which share the "data" (an ensemble
     over initial weights), the initial "weights" (bagging), or nothing (None: the bias). `solution` must hold it: solve
-    with `Causal(ensembles=True)`, or simulate with `Descent(partners=True)`.
+    with `Rows(ensembles=True)`, or simulate with `Descent(partners=True)`.
     """
     E = whole(1)(members, "members")
     shared = optional(choice("data", "weights"))(shared, "shared")
@@ -22,9 +22,9 @@ def ensemble_loss(solution: Solution, members: int, shared: str | None = "data")
         raise ProblemError("solution", type(network).__name__, "must be of a DeepLinear network")
     name = "bias" if shared is None else f"overlap_same_{shared}"
     if name not in solution:
-        advice = "solve with Causal(ensembles=True) or simulate with Descent(partners=True)"
+        advice = "solve with Rows(ensembles=True) or simulate with Descent(partners=True)"
         raise UnknownObservable(f"the solution has no {name}; {advice}")
     floor = network.outputs * getattr(data, "noise", 0.0) ** 2
     loss = floor + (solution["test_loss"] - floor) / E + (1 - 1 / E) * solution[name]
-    loss.attrs = {"long_name": f"test loss of {E} networks averaged", "units": "1"}
+    loss.attrs = {"long_name": f"test loss of {E} networks averaged"}
     return loss.rename("ensemble_loss")

@@ -8,6 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
 from learndyn.data import Dataset, Population, PowerLaw, Stream
 from learndyn.deep_linear.causal import Causal
 from learndyn.deep_linear.network import DeepLinear
@@ -15,9 +17,7 @@ from learndyn.figures import PaperFigure, register_figure
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.plotting import COLOURS, THEORY_COLOUR
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
 from learndyn.solution import Solution
-from learndyn.solve import solve
 from learndyn.sweeps.sweep import sweep
 from learndyn.training import GradientDescent
 

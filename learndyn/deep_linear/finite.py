@@ -12,41 +12,29 @@ their own, and batches in blocks of a fixed number of steps; so neither the reco
 seed's curve.
 """
 
+import itertools
 import math
 from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.core.method import Ensemble, Simulator
+from learndyn.core.progressing import Diverged, Products, StepByStep
 from learndyn.data import Dataset, Population
 from learndyn.deep_linear.delayed import DelayedMatrix, rows_times
 from learndyn.deep_linear.network import Sizes, sizes
-from learndyn.deep_linear.observables import alignment, observables
+from learndyn.deep_linear.observables import alignment
+from learndyn.deep_linear.setting import same_data
 from learndyn.divergence import diverged
-from learndyn.numerics.gram import gram
-from learndyn.numerics.times import resolve_steps
-from learndyn.part import Part, boolean, field
-from learndyn.theory import Curves, Trainer
-from learndyn.training import rates
+from learndyn.part import boolean, field
+from learndyn.training import PerStepRule
 
 BLOCK_NUMBERS = 2**18
 """Random numbers per block of a stream, unless one batch needs more."""
 
 
-class Descent(Part):
-    """(Stochastic) gradient descent on the weights.
-
-    With `partners`, every seed also trains three companions that share with its network the data only, the initial
-    weights only, or nothing but the target w*. They measure overlap_same_data, overlap_same_weights and bias:
-    Σ_c v_c·v'_c/D (Σ_c Σ_k λ_k v_ck v'_ck for a spectrum), averaged over the two pairs among the four networks that
-    share just this. Same data means the same batches and label noise on a `Stream`; on the `Population` there are only
-    the weights to share, so that overlap_same_data is the bias.
-    """
-
-    partners: bool = field(boolean, default=False)
-
-
 class Spec(NamedTuple):
-    """What is the same for all networks of a problem; `r` holds r_0 … r_{L−1}, `lam` λ or 1, `eta` η(t)."""
+    """What is the same for all networks of a problem; `r` holds r_0 … r_{L−1}, `lam` λ or 1."""
 
     sizes: Sizes
     data: type
@@ -57,7 +45,6 @@ class Spec(NamedTuple):
     lam: np.ndarray
     coefficients: np.ndarray | None
     sigma: float
-    eta: np.ndarray
     momentum: float
     decay: float
     branch: float | None
@@ -90,7 +77,6 @@ def spec(problem, size: int) -> Spec:
         lam=lam,
         coefficients=coefficients,
         sigma=float(data.noise),
-        eta=np.asarray(rates(training, training.steps), dtype=float),
         momentum=float(training.momentum),
         decay=float(training.weight_decay),
         branch=network.branch,
@@ -106,11 +92,12 @@ class Fields(NamedTuple):
     g: list
 
 
-class Trainee:
-    """One network in training."""
+class Network:
+    """One network."""
 
     def __init__(self, made: Spec, weights, target):
         self.made = made
+        self.momentum, self.decay = made.momentum, made.decay
         self.matrices = [
             DelayedMatrix(W, made.momentum, made.decay, made.outputs) for W in weights[:-1]
         ]
@@ -162,8 +149,14 @@ class Trainee:
             self.matrices, made.r, scales, fields.g, fields.h[:-1], strict=True
         ):
             W.move(scale * made.gamma / r * g, h, eta)
-        self.buffer = made.momentum * self.buffer + eta * made.gamma * fields.h[-1]
-        self.w = (1 - eta * made.decay) * self.w + self.buffer
+        self.buffer = self.momentum * self.buffer + eta * made.gamma * fields.h[-1]
+        self.w = (1 - eta * self.decay) * self.w + self.buffer
+
+    def retrain(self, training) -> None:
+        """Go on with another momentum and decay."""
+        self.momentum, self.decay = float(training.momentum), float(training.weight_decay)
+        for W in self.matrices:
+            W.retrain(self.momentum, self.decay)
 
 
 class Source:
@@ -207,58 +200,70 @@ def draw(made: Spec, seed: int, partners: bool):
     if made.data is Population:
         copies = 1
     sources = [Source(made, rng) for rng in rngs[3 : 3 + copies]]
-    networks = [[Trainee(made, start, target) for start in weights] for _ in sources]
+    networks = [[Network(made, start, target) for start in weights] for _ in sources]
     return sources, networks, target
 
 
-class Records:
-    """The vectors of one network at the recorded steps, and the v of all its companions."""
+class Networks(StepByStep):
+    """The network of a seed in training, with its companions if there are any.
 
-    def __init__(self, made: Spec, count: int, grid: tuple[int, int]):
-        self.made, self.reached = made, 0
-        D, N, examples = made.sizes
-        shape = (count, made.outputs)
-        self.v = np.empty((count, *grid, made.outputs, D))
-        self.Delta = np.empty((*shape, examples)) if made.data is Dataset else None
-        self.h = [np.empty((*shape, n)) for n in (D, *N)]
-        self.g = [np.empty((*shape, n)) for n in N]
-        self.train_loss = np.empty(count)
+    Network [i][j] has data i and initial weights j.
+    """
 
-    def add(self, fields: list[list[Fields]]) -> None:
-        """Record a step of all the networks."""
-        i, own = self.reached, fields[0][0]
-        self.v[i] = [[one.v for one in row] for row in fields]
-        if own.Delta is not None:
-            self.train_loss[i] = np.sum(own.Delta**2) / own.Delta.shape[1]
-            if self.Delta is not None:
-                self.Delta[i] = own.Delta
-        for stored, found in zip(self.h + self.g, own.h + own.g, strict=True):
-            stored[i] = found
-        self.reached += 1
+    def __init__(self, problem, made: Spec, seed: int, partners: bool, expected: int):
+        super().__init__(expected)
+        self.problem, self.made = problem, made
+        self.rule = PerStepRule.of(problem.training)
+        self.sources, self.networks, self.target = draw(made, seed, partners)
+        self.goal = made.overlap(self.target, self.target)
+        self.noise = made.outputs * made.sigma**2
+        self.scale = None
 
-    def arrays(self, target) -> dict:
-        """The observables of `learndyn.deep_linear.observables`, at the steps that were reached."""
-        made, n = self.made, self.reached
-        grid, r = self.v[:n], made.r[0]
-        v = grid[:, 0, 0]
-        overlap, own, goal = (
-            made.overlap(a, b) for a, b in ((target, v), (v, v), (target, target))
-        )
+    def begin(self):
+        self._look(0)
+
+    def _look(self, step: int) -> None:
+        """The fields at the beginning of a step; raises `Diverged`."""
+        examples = [source.at(step) for source in self.sources]
+        self.fields = [
+            [network.fields(given) for network in row]
+            for given, row in zip(examples, self.networks, strict=True)
+        ]
+        made = self.made
+        loss = np.max([[made.overlap(one.v, one.v) for one in row] for row in self.fields])
+        loss += self.noise
+        if self.scale is None:
+            self.scale = loss
+        if diverged(loss, self.scale):
+            raise Diverged
+
+    def step(self):
+        eta = self.rule.eta[self.now]
+        for row, fields in zip(self.networks, self.fields, strict=True):
+            for network, forces in zip(row, fields, strict=True):
+                network.step(forces, eta)
+        self._look(self.now + 1)
+
+    def measure(self):
+        made, own = self.made, self.fields[0][0]
+        error = made.overlap(own.v, own.v)
         found = {
-            "test_loss": own + made.outputs * made.sigma**2,
-            "alignment": alignment(overlap, own, goal),
-            "C_v": gram(v * np.sqrt(made.lam) / r),
-            "C_h0": gram(self.h[0][:n] / r),
-            "C_h": np.stack([gram(h[:n], mean=True) for h in self.h[1:]]),
-            "C_g": np.stack([gram(g[:n], mean=True) for g in self.g]),
+            "test_loss": error + self.noise,
+            "alignment": alignment(made.overlap(self.target, own.v), error, self.goal),
+            "C_v": Products(own.v * np.sqrt(made.lam) / made.r[0], mean=False),
+            "C_h0": Products(own.h[0] / made.r[0], mean=False),
+            "C_h": Products(own.h[1:]),
+            "C_g": Products(own.g),
         }
-        if made.data is not Population:
-            found["train_loss"] = self.train_loss[:n]
-        if self.Delta is not None:
-            found["C_Delta"] = gram(self.Delta[:n], mean=True)
-        if grid.shape[2] == 2:
+        if own.Delta is not None:
+            found["train_loss"] = np.sum(own.Delta**2) / own.Delta.shape[1]
+            if made.data is Dataset:
+                found["C_Delta"] = Products(own.Delta)
+        if len(self.networks[0]) == 2:
             # On the population both rows of the grid would be the same network.
-            (aa, ab), (ba, bb) = np.moveaxis(grid[:, [0, -1]], (1, 2), (0, 1))
+            (aa, ab), (ba, bb) = (
+                [one.v for one in row] for row in (self.fields[0], self.fields[-1])
+            )
             pairs = {
                 "overlap_same_data": ((aa, ab), (ba, bb)),
                 "overlap_same_weights": ((aa, ba), (ab, bb)),
@@ -267,6 +272,30 @@ class Records:
             for name, two in pairs.items():
                 found[name] = sum(made.overlap(a, b) for a, b in two) / 2
         return found
+
+    def change(self, problem):
+        """Other rates, momentum or decay from now on."""
+        same_data(self.problem, problem)
+        self.rule, self.problem = self.rule.until(self.now, problem.training), problem
+        for network in itertools.chain(*self.networks):
+            network.retrain(problem.training)
+
+    def weights(self):
+        """W0 … (layer by layer) and the readout w."""
+        network = self.networks[0][0]
+        matrices = {f"W{ell}": W.value() for ell, W in enumerate(network.matrices)}
+        return matrices | {"w": network.w.copy()}
+
+    def sample(self, count):
+        """The first examples of the dataset or of the present batch; fresh ones of a population."""
+        made, examples = self.made, self.sources[0].at(self.now)
+        if examples is None:
+            rng = np.random.Generator(np.random.SFC64([self.now]))
+            X = rng.standard_normal((count, made.sizes.D)) * np.sqrt(made.lam)
+            examples = X, np.zeros((made.outputs, count))
+        X, noise = examples
+        y = self.target @ X.T / made.r[0] + noise
+        return {"x": X[:count].copy(), "y": y.T[:count].copy()}
 
 
 def memory(made: Spec, count: int, partners: bool) -> float:
@@ -282,51 +311,31 @@ def memory(made: Spec, count: int, partners: bool) -> float:
     return 8.0 * (weights + inputs + vectors + 2 * correlations)
 
 
-def finite(problem, size: int, method: Descent, save_at) -> Trainer:
-    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
-    made = spec(problem, size)
-    steps = resolve_steps(save_at, problem.training.steps)
-    last = int(steps[-1])
+class Descent(Simulator):
+    """(Stochastic) gradient descent on the weights.
 
-    def run(seed: int, report) -> Curves:
-        sources, networks, target = draw(made, seed, method.partners)
-        records = Records(made, len(steps), (len(networks), len(networks[0])))
-        scale = math.inf
-        with np.errstate(over="ignore", invalid="ignore"):
-            for step in range(last + 1):
-                examples = [source.at(step) for source in sources]
-                fields = [
-                    [network.fields(given) for network in row]
-                    for given, row in zip(examples, networks, strict=True)
-                ]
-                loss = np.max([[made.overlap(one.v, one.v) for one in row] for row in fields])
-                loss += made.outputs * made.sigma**2
-                if step == 0:
-                    scale = loss
-                if diverged(loss, scale):
-                    break
-                if step == steps[records.reached]:
-                    records.add(fields)
-                if step < last:
-                    for row, found in zip(networks, fields, strict=True):
-                        for network, forces in zip(row, found, strict=True):
-                            network.step(forces, made.eta[step])
-                report((step + 1) / (last + 1))
-        reached = records.reached
+    With `partners`, every seed also trains three companions that share with its network the data only, the initial
+    weights only, or nothing but the target w*. They measure overlap_same_data, overlap_same_weights and bias:
+    Σ_c v_c·v'_c/D (Σ_c Σ_k λ_k v_ck v'_ck for a spectrum), averaged over the two pairs among the four networks that
+    share just this. Same data means the same batches and label noise on a `Stream`; on the `Population` there are only
+    the weights to share, so that overlap_same_data is the bias.
+    """
+
+    partners: bool = field(boolean, default=False)
+
+    def ensemble(self, problem, size, record):
+        made = spec(problem, size)
         D, N, examples = made.sizes
-        evidence: dict = {"size_symbol": "D", "sizes": {"D": D, "N": list(N), "examples": examples}}
+        evidence: dict = {"sizes": {"D": D, "N": list(N), "examples": examples}}
         if made.coefficients is not None:
             # The dimension-free theory is the limit of many units and examples, whatever D.
             evidence["limiting_size"] = min(n for n in (*N, examples) if n)
-        return Curves(
-            observables(records.arrays(target)),
-            steps[:reached],
-            axis="step",
-            diverged_at=float(steps[reached]) if reached < len(steps) else None,
+        return Ensemble(
+            lambda seed: Networks(problem, made, seed, self.partners, len(record)),
+            record,
+            memory(made, len(record), self.partners),
+            f"training deep linear networks of size {size}, recorded at {len(record)} steps",
+            "use a smaller size or record fewer steps (save_at)",
+            labels={"layer": np.arange(1, len(N) + 1)},
             evidence=evidence,
-            coordinates={"layer": np.arange(1, len(N) + 1), "step2": steps[:reached]},
         )
-
-    what = f"training deep linear networks of size {size}, recorded at {len(steps)} steps"
-    advice = "use a smaller size or record fewer steps (save_at)"
-    return Trainer(run, memory(made, len(steps), method.partners), what, advice)

@@ -78,8 +78,8 @@ class Functions:
             (RESPONSES, self.responses),
         )
         found = self.losses()
-        for names, function in groups:
-            if wanted is None or not set(names).isdisjoint(wanted):
+        for table, function in groups:
+            if wanted is None or any(quantity.name in wanted for quantity in table):
                 found |= function()
         return found
 

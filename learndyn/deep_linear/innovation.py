@@ -25,17 +25,17 @@ length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory; n ≤ 2
 and much less where training is smooth.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
+from learndyn.core.progressing import Diverged, Progressing, Report
 from learndyn.deep_linear.observables import alignment, edge_of_stability
-from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
+from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting, same_data
 from learndyn.divergence import diverged
 from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.gram import gram, stacked
 from learndyn.numerics.growing import Operator, Space, padded
+from learndyn.training import PerStepRule
 
 REPORT_EVERY = 16
 TARGET, WIDTH, DATA = range(3)
@@ -180,58 +180,93 @@ def _each(query, vectors: np.ndarray) -> np.ndarray:
     return np.array([query(x) for x in vectors])
 
 
-def solve_innovation(
-    setting: Setting,
-    eta: np.ndarray,
-    beta: float,
-    decay: float,
-    steps_saved: np.ndarray,
-    tolerance: float,
-    report: Callable[[float], None],
-) -> dict:
-    """Losses and correlations at `steps_saved` (increasing, within 0 … T) of training with the rates η(0) … η(T−1).
+class GrowingTraining(Progressing):
+    """The growing network in training, and what was kept of it."""
 
-    `beta` is the momentum, `decay` the weight decay; `report` is called with the fraction of steps done and may raise.
-    Names and axes of the arrays are those of `observables`; the output axes are there for a single output too. Further
-    entries: "reached" is the last step before training diverged (a loss not finite or above 10¹⁰ times the first one),
-    else T, and the arrays end with the last saved step up to it; "basis" is the dimension of the largest space;
-    "edge" is the step from which training is at the edge of stability, or None.
-    """
-    network = GrowingNetwork(setting, tolerance)
-    saved, last = set(np.asarray(steps_saved).tolist()), int(steps_saved[-1])
-    numbers, fields, scale, reached = [], [], np.inf, len(eta)
-    powers, successive = [], []
-    with np.errstate(over="ignore", invalid="ignore"):
-        for t in range(last + 1):
-            if t % REPORT_EVERY == 0:
-                report(t / max(last, 1))
-            network.reserve()
-            network.backward()
-            network.errors()
-            test_loss = np.trace(network.C_v) + setting.outputs * setting.noise**2
-            dataset = setting.data == DATASET
-            train_loss = np.sum(network.Delta**2) if dataset else test_loss
-            if t == 0:
-                scale = max(test_loss, train_loss)
-            if diverged(np.maximum(test_loss, train_loss), scale):
-                reached = t - 1
-                break
-            before = network.h[0] if t > 0 else None
-            network.forward()
-            gradient = network.h[0]
-            powers.append(np.sum(gradient**2))
-            if before is not None:
-                successive.append(np.sum(before * gradient[:, : before.shape[1]]))
-            if t in saved:
-                parts = network.decomposition()
-                numbers.append([test_loss, train_loss, *parts, *network.target_overlaps()])
-                fields.append(network.fields())
-            if t < last:
-                network.step(float(eta[t]), beta, decay)
-    found = _losses(np.reshape(numbers, (-1, 7)), setting) | _correlations(fields, setting)
-    basis = max(space.dimension for space in network.spaces)
-    edge = edge_of_stability(powers, successive)
-    return found | {"reached": reached, "basis": basis, "edge": edge}
+    now: int = 0
+
+    def __init__(self, problem, setting: Setting, tolerance: float):
+        self.problem, self.setting = problem, setting
+        self.network = GrowingNetwork(setting, tolerance)
+        self.rule = PerStepRule.of(problem.training)
+        self.numbers: list[list] = []
+        self.fields: list[dict[str, np.ndarray]] = []
+        self.powers: list[float] = []
+        self.successive: list[float] = []
+        self._look()
+
+    def _look(self) -> None:
+        """The fields of the present step; raises `Diverged`."""
+        network, setting = self.network, self.setting
+        before = network.h[0] if self.now > 0 else None
+        network.reserve()
+        network.backward()
+        network.errors()
+        noise = setting.outputs * setting.noise**2
+        self.test_loss = float(np.trace(network.C_v)) + noise
+        dataset = setting.data == DATASET
+        self.train_loss = float(np.sum(network.Delta**2)) if dataset else self.test_loss
+        largest = max(self.test_loss, self.train_loss)
+        if self.now == 0:
+            self.scale = largest
+        if diverged(largest, self.scale):
+            raise Diverged
+        network.forward()
+        gradient = network.h[0]
+        self.powers.append(float(np.sum(gradient**2)))
+        if before is not None:
+            self.successive.append(float(np.sum(before * gradient[:, : before.shape[1]])))
+
+    def _observed(self) -> list:
+        parts, overlaps = self.network.decomposition(), self.network.target_overlaps()
+        return [self.test_loss, self.train_loss, *parts, *overlaps]
+
+    def advance(self, states, report):
+        with np.errstate(over="ignore", invalid="ignore"):
+            for number, state in enumerate(states):
+                try:
+                    self._move(state, report)
+                except Diverged:
+                    return number
+                self.numbers.append(self._observed())
+                self.fields.append(self.network.fields())
+        return len(states)
+
+    def _move(self, until: int, report: Report) -> None:
+        while self.now < until:
+            eta, momentum, decay = (float(x[self.now]) for x in self.rule)
+            self.network.step(eta, momentum, decay)
+            self.now += 1
+            self._look()
+            if self.now % REPORT_EVERY == 0:
+                report(self.now)
+
+    def arrays(self):
+        return self._arrays(self.numbers, self.fields)
+
+    def observe(self):
+        return self._arrays([self._observed()], [self.network.fields()])
+
+    def _arrays(self, numbers: list, fields: list) -> dict[str, np.ndarray]:
+        losses = _losses(np.reshape(numbers, (-1, 7)), self.setting)
+        return losses | _correlations(fields, self.setting)
+
+    def basis(self) -> int:
+        """The dimension of the largest space."""
+        return max(space.dimension for space in self.network.spaces)
+
+    def edge(self) -> int | None:
+        """The step from which training is at the edge of stability, or None."""
+        return edge_of_stability(self.powers, self.successive)
+
+    def after(self):
+        return self.now + 1
+
+    def change(self, problem):
+        """Other rates, momentum or decay from now on."""
+        same_data(self.problem, problem)
+        self.rule = self.rule.until(self.now, problem.training)
+        self.problem = problem
 
 
 def _losses(numbers: np.ndarray, setting: Setting) -> dict[str, np.ndarray]:

@@ -10,14 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.core.curves import Curves
+from learndyn.core.progressing import Report, of_states
+from learndyn.core.record import Record
 from learndyn.deep_linear import infinite_depth, layer_time, rows
-from learndyn.deep_linear.curves import LAYER_TIMES, advance_rows, first_steps, read_off
+from learndyn.deep_linear.functions import Functions
+from learndyn.deep_linear.observables import INFINITE_TABLE
+from learndyn.deep_linear.recursion import advance_rows, read_off
 from learndyn.deep_linear.setting import Setting
 from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
 from learndyn.numerics.lobatto import lobatto
 from learndyn.training import impulse_response, rates
 
+LAYER_TIMES = np.linspace(0.0, 1.0, 9)
+"""τ of the recorded layers."""
 NUMBERS = (6, 8, 10, 12, 16, 24, 32, 48, 64)
 """Numbers of nodes."""
 LOSS_AGREES, OTHERS_AGREE = 1e-7, 1e-5
@@ -55,7 +62,7 @@ class Resolved(NamedTuple):
         return len(self.loss)
 
 
-def by_nodes(problem, method, made: Setting, saved, report):
+def by_nodes(problem, made: Setting, saved: np.ndarray, report: Report):
     """Observables at the saved steps, the number of steps before training diverged, and the evidence."""
     # Fewer nodes would not do for this β_0; the largest number is kept to confirm the one before it.
     nodes = _at_least(4 + 2 * problem.network.skip.beta0**2, NUMBERS[:-1])
@@ -71,15 +78,13 @@ def by_nodes(problem, method, made: Setting, saved, report):
             break
     report(1.0)
     reached = _known(coarse, fine, int(saved[-1]) + 1, _first_steps_overshoot(problem, made))
-    kept = int(np.count_nonzero(saved < reached))
-    arrays = {name: first_steps(values, kept) for name, values in fine.arrays.items()}
+    first, second = (_cut(one.arrays, saved, reached) for one in (fine, coarse))
     accuracy = {
-        name: _largest(values - first_steps(coarse.arrays[name], kept))
-        + ROUNDING * _largest(values)
-        for name, values in arrays.items()
+        name: _largest(values - second[name]) + ROUNDING * _largest(values)
+        for name, values in first.items()
     }
     evidence = {"edge_of_stability": fine.edge, "nodes": [coarse.nodes, fine.nodes]}
-    return arrays, reached, evidence | {"accuracy": accuracy}
+    return first, reached, evidence | {"accuracy": accuracy}
 
 
 def _at_least(least: float, numbers: tuple[int, ...]) -> int:
@@ -107,16 +112,25 @@ def _resolved(problem, made: Setting, nodes: int, saved, report) -> Resolved:
         finished, ending = layer_time.advance_nodes(first, last, found, functions, w, *ways, room)
         return finished
 
-    reached = advance_rows(advance, found, w, steps + 1, report)
+    reached = advance_rows(advance, found, w, 0, steps + 1, 0.0, of_states(report, steps, 3))
     if reached < finished:
         # The loss had diverged before a row failed.
         ending = layer_time.FINISHED
-    arrays, evidence = read_off(found, w, layered, saved, reached)
+    kept = saved[saved < reached]
+    arrays = read_off(found, w, layered, kept)
     at_layer_times = rule.at(LAYER_TIMES)
     for name in LAYERED:
         arrays[name] = np.tensordot(at_layer_times, arrays[name], axes=1)
     loss = rows.errors(found, w, 0, reached) + made.outputs * made.noise**2
-    return Resolved(nodes, arrays, loss, evidence["edge_of_stability"], ending)
+    states = kept[-1:] if len(kept) else np.zeros(1, dtype=int)
+    edge = Functions(found, w, layered, states).edge()
+    return Resolved(nodes, arrays, loss, edge, ending)
+
+
+def _cut(arrays: dict[str, np.ndarray], saved: np.ndarray, reached: int) -> dict[str, np.ndarray]:
+    """The arrays at the saved steps before `reached`."""
+    count = int(np.count_nonzero(saved < reached))
+    return Curves(INFINITE_TABLE, Record("step", saved), arrays, count).arrays
 
 
 def _largest(values: np.ndarray) -> float:

@@ -1,40 +1,50 @@
-"""The observables of a deep linear network, the same for the limit and for finite networks.
-
-Functions of two steps have the axes (step, output, step2, output2), with "layer" (the layer time "tau" at
-infinite depth) in front where there is one for each hidden layer; the output axes are dropped for a single output.
-"""
+"""The observables of a deep linear network, the same for every supply, for the limit and for finite networks."""
 
 import numpy as np
 
-from learndyn.theory import Observable
+from learndyn.core.curves import Quantity, Table
 
-DECOMPOSITION = {
-    "bias": "bias of the test loss",
-    "width_variance": "variance of the test loss from the finite width",
-    "data_variance": "variance of the test loss from the finite data",
-    "alignment": "cosine of network function and target",
-}
-LOSSES = {
-    "test_loss": "test loss ⟨(y − f)²⟩, noise included",
-    "train_loss": "training loss ⟨(y − f)²⟩",
-    **DECOMPOSITION,
-    "overlap_same_data": "error overlap of networks that share the data only",
-    "overlap_same_weights": "error overlap of networks that share the initial weights only",
-}
-CORRELATIONS = {
-    "C_v": "correlation C_v of the error vector v",
-    "C_Delta": "correlation C_Δ of the training errors Δ",
-    "C_h0": "correlation C_h⁰ of the gradient h⁰ with respect to the function",
-    "C_h": "correlations C_h of the forward fields h",
-    "C_g": "correlations C_g of the backward fields g",
-}
-RESPONSES = {
-    "R_vu": "response R_vu of v to u⁰",
-    "R_Delta": "response R_Δ of Δ to its source",
-    "R_hr0": "response R_hr⁰ of h⁰ to r⁰",
-    "R_hr": "responses R_hr of h to r",
-    "R_gu": "responses R_gu of g to u",
-}
+NOISY = "squared error without the half, label noise included"
+TWO = ("step", "output", "step2", "output2")
+
+LOSSES: Table = (
+    Quantity("test_loss", ("step",), "test loss ⟨(y − f)²⟩, noise included", convention=NOISY),
+    Quantity("train_loss", ("step",), "training loss ⟨(y − f)²⟩", convention=NOISY),
+)
+DECOMPOSITION: Table = (
+    Quantity("bias", ("step",), "bias of the test loss"),
+    Quantity("width_variance", ("step",), "variance of the test loss from the finite width"),
+    Quantity("data_variance", ("step",), "variance of the test loss from the finite data"),
+    Quantity("alignment", ("step",), "cosine of network function and target"),
+)
+OVERLAPS: Table = (
+    Quantity("overlap_same_data", ("step",), "error overlap of networks that share the data only"),
+    Quantity(
+        "overlap_same_weights",
+        ("step",),
+        "error overlap of networks that share the initial weights only",
+    ),
+)
+CORRELATIONS: Table = (
+    Quantity("C_v", TWO, "correlation C_v of the error vector v"),
+    Quantity("C_Delta", TWO, "correlation C_Δ of the training errors Δ"),
+    Quantity("C_h0", TWO, "correlation C_h⁰ of the gradient h⁰ with respect to the function"),
+    Quantity("C_h", ("layer", *TWO), "correlations C_h of the forward fields h"),
+    Quantity("C_g", ("layer", *TWO), "correlations C_g of the backward fields g"),
+)
+RESPONSES: Table = (
+    Quantity("R_vu", TWO, "response R_vu of v to u⁰"),
+    Quantity("R_Delta", TWO, "response R_Δ of Δ to its source"),
+    Quantity("R_hr0", TWO, "response R_hr⁰ of h⁰ to r⁰"),
+    Quantity("R_hr", ("layer", *TWO), "responses R_hr of h to r"),
+    Quantity("R_gu", ("layer", *TWO), "responses R_gu of g to u"),
+)
+TABLE: Table = LOSSES + DECOMPOSITION + OVERLAPS + CORRELATIONS + RESPONSES
+INFINITE_TABLE: Table = tuple(
+    quantity._replace(axes=tuple("tau" if axis == "layer" else axis for axis in quantity.axes))
+    for quantity in TABLE
+)
+"""The same at infinite depth, where layers are numbered by the layer time τ = ℓ/L."""
 
 
 def alignment(overlap, C_vv, target):
@@ -59,22 +69,3 @@ def edge_of_stability(power, successive) -> int | None:
     kept = (power[1:] > 0.81 * power[:-1]) & (power[1:] > 1e-12 * power.max())
     found = np.flatnonzero(turned & kept)
     return int(found[0]) + 1 if found.size else None
-
-
-def observables(arrays: dict, layer_axis: str = "layer") -> dict[str, Observable]:
-    """Named and labelled observables; `arrays` maps the names above to values at the recorded steps."""
-    known = LOSSES | CORRELATIONS | RESPONSES
-    found = {}
-    for name, words in known.items():
-        if name not in arrays:
-            continue
-        values = np.asarray(arrays[name])
-        if name in LOSSES:
-            found[name] = Observable(("step",), values, words)
-            continue
-        layers = (layer_axis,) * (values.ndim == 5)
-        dims = (*layers, "step", "output", "step2", "output2")
-        if values.shape[-1] == 1:
-            values, dims = values[..., 0, :, 0], (*layers, "step", "step2")
-        found[name] = Observable(dims, values, words)
-    return found

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from learndyn.core.simulate import simulate
 from learndyn.data import Population
 from learndyn.deep_linear.figures import (
     REFERENCE,
@@ -23,7 +24,6 @@ from learndyn.deep_linear.network import DeepLinear, ScaledSkip
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.plotting import COLOURS, THEORY_COLOUR
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
 from learndyn.sweeps.sweep import sweep
 
 DEPTHS = (2, 4, 8, 16)

@@ -5,8 +5,11 @@ correlations and responses of all steps (`engine.py`, `memory.py`). On each step
 amplitudes.
 """
 
+import contextlib
+
 import numpy as np
 
+from learndyn.core.progressing import Diverged, Progressing
 from learndyn.data import Dataset
 from learndyn.divergence import diverged
 from learndyn.neural_ode.map import both_rates, loss_of
@@ -14,58 +17,107 @@ from learndyn.neural_ode.memory import Controls, Memory, Path
 from learndyn.neural_ode.units import fields_of
 
 
-def curves(problem, saved: np.ndarray, report, chosen: tuple[int, ...] = ()) -> tuple[dict, dict]:
-    """Overlaps and losses at the recorded steps, and correlations within the `chosen` ones; as far as they go."""
-    last = max([int(saved[-1]), *chosen])
-    etas = np.asarray(both_rates(problem.training, problem.training.steps))
-    made = Memory(problem, last)
-    own_test = isinstance(problem.data, Dataset) or problem.data.chained
-    wanted = set(saved.tolist())
-    every = np.max(made.observed, axis=0)
-    losses: dict[str, list] = {"train_loss": [], "test_loss": []}
-    within: dict[str, list] = {}
-    reached = 0
-    for k in range(last + 1):
-        taught = made.teach(k)
-        students = [made.student(x) for x in taught]
-        pairs = list(zip(students, taught, strict=True))
-        seen = made.visible * made.observed[k % len(made.observed)]
-        train, fresh = (
-            float(np.mean([made.loss(y, x, weights) for y, x in pairs]))
-            for weights in (seen, every)
+class MemoryTraining(Progressing):
+    """The correlated process on its way through training; there is memory for so many `steps`.
+
+    Correlations and responses along the flow are kept at the training steps `inferred`.
+    """
+
+    now: int = 0
+
+    def __init__(self, problem, steps: int, inferred: tuple[int, ...] = ()):
+        self.problem, self.inferred = problem, inferred
+        self.made = Memory(problem, steps)
+        self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
+        self.own_test = isinstance(problem.data, Dataset) or problem.data.chained
+        self.every = np.max(self.made.observed, axis=0)
+        self.kept: list[tuple[Controls, float, float]] = []
+        self.within: dict[str, list] = {}
+        self.looked: list[int] = []
+        self.begun = False
+
+    def _look(self, step: int) -> None:
+        """The trajectories of a step and their losses; raises `Diverged`."""
+        made = self.made
+        self.taught = made.teach(step)
+        self.students = [made.student(x) for x in self.taught]
+        self.pairs = list(zip(self.students, self.taught, strict=True))
+        seen = made.visible * made.observed[step % len(made.observed)]
+        self.train, self.fresh = (
+            float(np.mean([made.loss(y, x, weights) for y, x in self.pairs]))
+            for weights in (seen, self.every)
         )
         numbers = made.students[-1].numbers
         norm = np.max(np.abs(made.engine.controls.C[numbers, numbers]))
-        if np.any(diverged([train, fresh, norm])):
-            break
-        if k in wanted:
-            reached += 1
-            losses["train_loss"].append(train)
-            losses["test_loss"].append(_test_loss(made, every) if own_test else fresh)
-        if k == last and k not in chosen:
-            break
-        adjoints = [made.adjoint(y, x, k) for y, x in pairs]
-        if k in chosen:
-            _look(made, students[0][0], taught[0][0], adjoints[0][0], within)
-        if k < last:
-            made.update(students, *etas[k].tolist())
-        report(((k + 1) / (last + 1)) ** 3)
-    found = {name: np.array(values) for name, values in losses.items()}
-    if not own_test and problem.data.observations is None:
-        del found["train_loss"]
-    kept = [made.students[k] for k in saved[:reached]]
-    return found | _overlaps(made, kept), {name: np.stack(rows) for name, rows in within.items()}
+        if diverged(max(abs(self.train), abs(self.fresh), norm)):
+            raise Diverged
+        self.adjoints: list | None = None
+        if step in self.inferred:
+            first = self._adjoint(step)[0][0]
+            look(made, self.students[0][0], self.taught[0][0], first, self.within)
+            self.looked.append(step)
+
+    def _adjoint(self, step: int) -> list:
+        if self.adjoints is None:
+            self.adjoints = [self.made.adjoint(y, x, step) for y, x in self.pairs]
+        return self.adjoints
+
+    def _step(self) -> None:
+        self._adjoint(self.now)
+        self.made.update(self.students, *self.etas[self.now].tolist())
+        self._look(self.now + 1)
+        self.now += 1
+
+    def advance(self, states, report):
+        for number, state in enumerate(states):
+            try:
+                if not self.begun:
+                    self._look(0)
+                    self.begun = True
+                while self.now < state:
+                    self._step()
+                    report(self.now)
+            except Diverged:
+                return number
+            test = _test_loss(self.made, self.every) if self.own_test else self.fresh
+            self.kept.append((self.made.students[self.now], self.train, test))
+        return len(states)
+
+    def arrays(self):
+        return self._arrays(self.kept)
+
+    def observe(self):
+        test = _test_loss(self.made, self.every) if self.own_test else self.fresh
+        return self._arrays([(self.made.students[self.now], self.train, test)])
+
+    def _arrays(self, kept: list) -> dict[str, np.ndarray]:
+        controls, train, test = zip(*kept, strict=True) if kept else ((), (), ())
+        found = _overlaps(self.made, list(controls)) | {"test_loss": np.array(test)}
+        if self.own_test or self.problem.data.observations is not None:
+            found["train_loss"] = np.array(train)
+        return found
+
+    def go_on(self, last: int) -> None:
+        """Train up to a step without keeping it, for what is measured along the flow on the way."""
+        with contextlib.suppress(Diverged):
+            while self.now < last:
+                self._step()
+
+    def along(self) -> dict[str, np.ndarray]:
+        """Correlations and responses along the flow, at the training steps that were `looked` at."""
+        return {name: np.stack(rows) for name, rows in self.within.items()}
+
+    def after(self):
+        return self.now + 1
 
 
 def _overlaps(made: Memory, kept: list[Controls]) -> dict:
-    """Amplitudes and overlaps of the recorded units; numbers where there is one."""
+    """Amplitudes and overlaps of the recorded units."""
     C, units = made.engine.controls.C, len(made.students[0].a)
     numbers = np.array([one.numbers for one in kept], dtype=int).reshape(-1, units)
     flat = numbers.ravel()
     C_theta = C[np.ix_(flat, flat)].reshape(len(kept), units, len(kept), units)
     Q, m = C[numbers[:, :, None], numbers[:, None]], C[numbers[:, :, None], made.teachers.numbers]
-    if made.network.one_unit:
-        return {"Q": Q[:, 0, 0], "m": m[:, 0, 0], "C_theta": C_theta[:, 0, :, 0]}
     a = np.array([one.a for one in kept]).reshape(-1, units)
     return {"Q": Q, "m": m, "C_theta": C_theta, "a": a}
 
@@ -84,7 +136,7 @@ def _test_loss(made: Memory, every) -> float:
     return loss_of(made.flow, now.a, C[np.ix_(student, student)], C[np.ix_(student, teacher)])
 
 
-def _look(made: Memory, y: Path, x: Path, p: list[int], within: dict) -> None:
+def look(made: Memory, y: Path, x: Path, p: list[int], within: dict) -> None:
     """Add the correlations and responses of one trajectory."""
     scalars = made.engine.scalars
     rows = {"x": x.states, "y": y.states, "p": p}

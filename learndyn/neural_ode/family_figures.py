@@ -7,6 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
 from learndyn.data import Data, Dataset, Observations, Stream
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.neural_ode.fields import PolynomialField
@@ -22,8 +24,6 @@ from learndyn.neural_ode.figures import (
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
-from learndyn.solve import solve
 from learndyn.training import GradientDescent
 
 GRID = 1 / 6

@@ -7,6 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
 from learndyn.data import Data, Dataset, Stream
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.neural_ode.dmft import DynamicalMeanField
@@ -17,9 +19,7 @@ from learndyn.neural_ode.network import NeuralODE
 from learndyn.neural_ode.recovery import recovery
 from learndyn.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
 from learndyn.solution import Solution
-from learndyn.solve import solve
 from learndyn.training import GradientDescent
 
 REFERENCE = "Urbani, Theory of learning of high-dimensional controlled non-linear dynamical systems (I), 2025"

@@ -3,43 +3,17 @@
 d_θ is the whole number nearest to σd. How one system is trained is in `training_run.py`.
 """
 
-import numpy as np
-
+from learndyn.core.method import Ensemble, Simulator
 from learndyn.data import Dataset
 from learndyn.errors import ProblemError
-from learndyn.neural_ode.observables import (
-    coordinates,
-    inference_steps,
-    observables,
-    within_training,
-)
+from learndyn.neural_ode.observables import inference_steps, labels, within_training
 from learndyn.neural_ode.tensor_field import entries
-from learndyn.neural_ode.training_run import TEST_TRAJECTORIES, Run, Setting, coefficients_of
+from learndyn.neural_ode.training_run import TEST_TRAJECTORIES, Setting, System, coefficients_of
 from learndyn.neural_ode.units import start_of, systems_of
-from learndyn.numerics.times import resolve_steps
-from learndyn.part import Part, boolean, field
-from learndyn.theory import Curves, Trainer
-from learndyn.training import as_schedule, rates
+from learndyn.part import boolean, field
 
 
-class AdjointDescent(Part):
-    """Descent on the control of a finite system, by its adjoint.
-
-    Before each of the training steps `inference_steps`, correlations within a trajectory are recorded, as means over
-    the trajectories of the step; with `responses` also R_yy, R_py and, of fresh trajectories, R_px, along
-    one random direction for every trajectory and source.
-    """
-
-    inference_steps: tuple[int, ...] = field(inference_steps, default=())
-    responses: bool = field(boolean, default=False)
-
-    def validate(self):
-        if self.responses and not self.inference_steps:
-            allowed = "needs inference_steps: the training steps at which to measure them"
-            raise ProblemError("AdjointDescent.responses", True, allowed)
-
-
-def memory(problem, d: int, d_theta: int, count: int, method: AdjointDescent) -> float:
+def memory(problem, d: int, d_theta: int, count: int, method: "AdjointDescent") -> float:
     """Bytes for one system recorded at `count` states."""
     network, data = problem.network, problem.data
     times = network.steps + network.teacher_steps + 2
@@ -67,46 +41,38 @@ def memory(problem, d: int, d_theta: int, count: int, method: AdjointDescent) ->
     return 8.0 * (total + len(method.inference_steps) * 6 * times**2)
 
 
-def finite(problem, size: int, method: AdjointDescent, save_at) -> Trainer:
-    """What trains one system: `run(seed, report) -> Curves`, and the memory for it."""
-    network, training = problem.network, problem.training
-    within_training(method, problem)
-    setting = Setting.of(problem, size)
-    d, d_theta, start = size, setting.d_theta, setting.start
-    units = len(start.a) + len(start.teacher_a)
-    if d_theta < units:
-        allowed = (
-            f"must be larger: there would be {d_theta} controls, and at least {units} are needed"
+class AdjointDescent(Simulator):
+    """Descent on the control of a finite system, by its adjoint.
+
+    Before each of the training steps `inference_steps`, correlations within a trajectory are recorded, as means over
+    the trajectories of the step; with `responses` also R_yy, R_py and, of fresh trajectories, R_px, along
+    one random direction for every trajectory and source.
+    """
+
+    inference_steps: tuple[int, ...] = field(inference_steps, default=())
+    responses: bool = field(boolean, default=False)
+
+    def validate(self):
+        if self.responses and not self.inference_steps:
+            allowed = "needs inference_steps: the training steps at which to measure them"
+            raise ProblemError("AdjointDescent.responses", True, allowed)
+
+    def ensemble(self, problem, size, record):
+        within_training(self, problem)
+        setting = Setting.of(problem, size)
+        d, d_theta, start = size, setting.d_theta, setting.start
+        units = len(start.a) + len(start.teacher_a)
+        if d_theta < units:
+            allowed = (
+                f"must be larger: there would be {d_theta} controls, and at least {units} are needed, as many as student "
+                "and teacher have units"
+            )
+            raise ProblemError("size", size, allowed)
+        return Ensemble(
+            lambda seed: System(problem, setting, seed, self, len(record)),
+            record,
+            memory(problem, d, d_theta, len(record), self),
+            f"training neural ODEs with states of dimension d = {d} and {d_theta} controls",
+            "use a smaller d, or a field of lower order",
+            labels=labels(problem.network, self.inference_steps) if self.inference_steps else {},
         )
-        allowed = f"{allowed}, as many as student and teacher have units"
-        raise ProblemError("size", size, allowed)
-    steps = resolve_steps(save_at, training.steps)
-    last = max(int(steps[-1]), *method.inference_steps, 0)
-    eta = rates_of(training, last)
-
-    def run(seed: int, report) -> Curves:
-        with np.errstate(over="ignore", invalid="ignore"):
-            run = Run(problem, setting, seed, method)
-            run.train(steps, eta, report)
-        reached = len(run.recorded)
-        return Curves(
-            observables(run.arrays()),
-            steps[:reached],
-            axis="step",
-            diverged_at=float(steps[reached]) if reached < len(steps) else None,
-            coordinates=coordinates(network, steps[:reached], method.inference_steps),
-            evidence={"size_symbol": "d"},
-        )
-
-    needed = memory(problem, d, d_theta, len(steps), method)
-    what = f"training neural ODEs with states of dimension d = {d} and {d_theta} controls"
-    return Trainer(run, needed, what, "use a smaller d, or a field of lower order")
-
-
-def rates_of(training, steps: int) -> np.ndarray:
-    """The rates η of the controls and η_a of the amplitudes (steps × 2)."""
-    eta = np.asarray(rates(training, steps), dtype=float)
-    if training.readout_learning_rate is None:
-        return np.stack([eta, eta], axis=1)
-    of_amplitudes = as_schedule(training.readout_learning_rate)(np.arange(steps, dtype=float))
-    return np.stack([eta, np.asarray(of_amplitudes, dtype=float)], axis=1)

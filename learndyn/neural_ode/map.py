@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from learndyn.core.progressing import Progressing
 from learndyn.divergence import diverged
 from learndyn.neural_ode.epoch import Epoch, epoch
 from learndyn.neural_ode.setting import Flow, Overlaps, flow_of, overlaps_of
@@ -23,6 +24,8 @@ from learndyn.neural_ode.trajectories import Trajectory, teacher_of
 from learndyn.neural_ode.units import start_of
 from learndyn.training import as_schedule, rates
 
+ROOM, UNUSED = 16, -1
+"""Records for which there is room at first, and the number of a record that is not there."""
 CHUNK = 32
 """At most so many training steps are compiled into one call: then progress is shown, and divergence noticed."""
 
@@ -166,7 +169,7 @@ def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.nd
 def _joined(problem, recorded: dict[str, list]) -> dict[str, np.ndarray]:
     found = {name: np.concatenate(parts) for name, parts in recorded.items()}
     found["C_theta"] = _symmetric(found["C_theta"][:, : len(found["Q"])], np)
-    return presented(problem, found)
+    return shown(problem, found)
 
 
 def _symmetric(lower, xp):
@@ -178,17 +181,10 @@ def _symmetric(lower, xp):
     return (xp.tril(full) + xp.tril(full, -1).T).reshape(count, units, count, units)
 
 
-def presented(problem, found: dict) -> dict:
-    """Arrays as they are shown: numbers where there is one unit, and only the losses and amplitudes that differ."""
-    network, data = problem.network, problem.data
-    shown = dict(found)
-    if data.observations is None:
-        del shown["train_loss"]
-    if network.one_unit:
-        del shown["a"]
-        shown |= {"Q": found["Q"][:, 0, 0], "m": found["m"][:, 0, 0]}
-        shown["C_theta"] = found["C_theta"][:, 0, :, 0]
-    return shown
+def shown(problem, arrays: dict) -> dict:
+    """The arrays without a train loss that is the test loss."""
+    seen = problem.data.observations is not None
+    return {name: x for name, x in arrays.items() if seen or name != "train_loss"}
 
 
 def traced_curves(problem, saved: np.ndarray) -> dict[str, Array]:
@@ -202,7 +198,7 @@ def traced_curves(problem, saved: np.ndarray) -> dict[str, Array]:
         made.flow, x, made.rule, made.start, made.M_saved, etas, jnp.asarray(0), jnp.asarray(saved)
     )
     found = {name: value[saved] for name, value in out.items()}
-    return presented(problem, found | {"C_theta": _symmetric(found["C_theta"], jnp)})
+    return shown(problem, found | {"C_theta": _symmetric(found["C_theta"], jnp)})
 
 
 def inference(flow: Flow, a, Q, M) -> dict[str, np.ndarray]:
@@ -219,3 +215,94 @@ def loss_of(flow: Flow, a, Q, M) -> float:
     """The loss on fresh trajectories, all that is ever observed of them."""
     now = Overlaps(jnp.asarray(a, float), jnp.asarray(Q, float), jnp.asarray(M, float))
     return float(_epoch(flow, _teacher(flow), now).loss)
+
+
+class MapTraining(Progressing):
+    """The map on its way through training, a step at a time."""
+
+    now: int = 0
+
+    def __init__(self, problem):
+        self.problem, self.rule = problem, problem.training
+        self.saved = np.full(ROOM, UNUSED)
+        self.setting = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf)[None], setting_of(problem, self.saved)
+        )
+        self.state, self.M_saved = self.setting.start, self.setting.M_saved
+        self.x = _teachers(self.setting.flow)
+        self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
+        self.kept: list[dict[str, np.ndarray]] = []
+        self.lost = False
+
+    def _step(self, rates):
+        """One step with these rates; the state after it, and what was recorded before."""
+        given = (jnp.asarray(rates)[None, None], jnp.asarray(self.now), jnp.asarray(self.saved))
+        setting = self.setting
+        state, M_saved, out = _steps(
+            setting.flow, self.x, setting.rule, self.state, self.M_saved, *given
+        )
+        return state, M_saved, {name: np.asarray(value)[0, 0] for name, value in out.items()}
+
+    def _diverged(self, out: dict) -> bool:
+        return bool(np.any(diverged(out["test_loss"])) or np.any(diverged(out["Q"])))
+
+    def advance(self, states, report):
+        for number, state in enumerate(states):
+            while self.now < state and not self.lost:
+                after, M_saved, out = self._step(self.etas[self.now])
+                self.lost = self._diverged(out)
+                self.state, self.M_saved = after, M_saved
+                self.now += not self.lost
+                report(self.now)
+            if self.lost or not self._keep():
+                return number
+        return len(states)
+
+    def _keep(self) -> bool:
+        """Record the present state, unless training has diverged."""
+        count = len(self.kept)
+        if count == len(self.saved):
+            self._make_room()
+        self.saved[count] = self.now
+        state, M_saved, out = self._step(np.zeros(2))
+        self.lost = self._diverged(out)
+        if self.lost:
+            return False
+        # A step of rate zero leaves everything as it is, but for the new record.
+        self.state, self.M_saved = state, M_saved
+        self.kept.append(out)
+        return True
+
+    def _make_room(self) -> None:
+        """Twice as many records: each number of them is compiled once."""
+        count = len(self.saved)
+        self.saved = np.concatenate([self.saved, np.full(count, UNUSED)])
+        wider = ((0, 0), (0, count), (0, 0), (0, 0))
+        self.M_saved = jnp.pad(self.M_saved, wider)
+        self.state = self.state._replace(C_theta=jnp.pad(self.state.C_theta, wider))
+
+    def arrays(self):
+        count = len(self.kept)
+        found = {name: np.stack([one[name] for one in self.kept]) for name in self.kept[0]}
+        rows = np.zeros((count, count, *found["Q"].shape[1:]))
+        for row, one in zip(rows, self.kept, strict=True):
+            known = min(len(one["C_theta"]), count)
+            row[:known] = one["C_theta"][:known]
+        return shown(self.problem, found | {"C_theta": _symmetric(rows, np)})
+
+    def observe(self):
+        _, _, out = self._step(np.zeros(2))
+        found = {name: value[None] for name, value in out.items() if name != "C_theta"}
+        return shown(self.problem, found | {"C_theta": found["Q"][:, :, None]})
+
+    def after(self):
+        return self.now + 1
+
+    def change(self, problem):
+        """Other rates, decay or batches from now on; the flows stay."""
+        setting = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf)[None], setting_of(problem, self.saved)
+        )
+        self.setting, self.x = setting, _teachers(setting.flow)
+        self.problem = problem
+        self.etas = np.asarray(both_rates(problem.training, problem.training.steps))

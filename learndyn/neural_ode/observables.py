@@ -4,72 +4,58 @@ import itertools
 
 import numpy as np
 
+from learndyn.core.curves import Quantity, Table
 from learndyn.errors import ProblemError
 from learndyn.part import whole
-from learndyn.theory import Observable
 
 STUDENT = ("inference_step", "inference_time", "inference_time2")
 MIXED = ("inference_step", "inference_time", "teacher_time")
 TEACHER = ("inference_step", "teacher_time", "teacher_time2")
 
-KNOWN = {
-    "Q": (("step",), "norm of the control Q = |θ|²/d_θ"),
-    "m": (("step",), "overlap with the teacher's control m = θ·θ*/d_θ"),
-    "C_theta": (("step", "step2"), "correlation of the control C_θ(a, b) = θ_a·θ_b/d_θ"),
-    "a": (("step", "unit"), "amplitudes a of the student's neurons"),
-    "train_loss": (
-        ("step",),
-        "loss |y − x|²/(2d) of the trajectories that the step uses, before the step",
-    ),
-    "test_loss": (("step",), "loss |y − x|²/(2d) of fresh trajectories"),
-    "C_yy": (STUDENT, "correlation of the student's states y_n·y_n'/d"),
-    "C_yx": (MIXED, "correlation of the student's and the teacher's states y_n·x_n'/d"),
-    "C_xx": (TEACHER, "correlation of the teacher's states x_n·x_n'/d"),
-    "C_pp": (STUDENT, "correlation of the adjoint p_n·p_n'/d"),
-    "C_py": (STUDENT, "correlation of the adjoint with the student's states p_n·y_n'/d"),
-    "C_px": (MIXED, "correlation of the adjoint with the teacher's states p_n·x_n'/d"),
-    "R_xx": (TEACHER, "response of x_n to what produces x_n'"),
-    "R_yy": (STUDENT, "response of y_n to what produces y_n'"),
-    "R_py": (STUDENT, "response of the adjoint p_n to what produces y_n'"),
-    "R_px": (MIXED, "response of the adjoint p_n to what produces x_n'"),
-}
+HALF = "half of the squared distance for each dimension"
 
-UNITS = {
-    "Q": (("step", "unit", "unit2"), "overlaps of the controls Q = θ_u·θ_u'/d_θ"),
-    "m": (
+TABLE: Table = (
+    Quantity("Q", ("step", "unit", "unit2"), "overlaps of the controls Q = θ_u·θ_u'/d_θ"),
+    Quantity(
+        "m",
         ("step", "unit", "teacher_unit"),
-        "overlaps with the teacher's controls M = θ_u·θ*_v/d_θ",
+        "overlaps with the teacher's controls m = θ_u·θ*_v/d_θ",
     ),
-    "C_theta": (
+    Quantity(
+        "C_theta",
         ("step", "unit", "step2", "unit2"),
         "correlation of the controls C_θ(a, b) = θ_u(a)·θ_u'(b)/d_θ",
     ),
-}
-"""What is an array over units, where there is more than one control."""
+    Quantity("a", ("step", "unit"), "amplitudes a of the student's neurons"),
+    Quantity(
+        "train_loss",
+        ("step",),
+        "loss |y − x|²/(2d) of the trajectories that the step uses, before the step",
+        convention=HALF,
+    ),
+    Quantity("test_loss", ("step",), "loss |y − x|²/(2d) of fresh trajectories", convention=HALF),
+    Quantity("C_yy", STUDENT, "correlation of the student's states y_n·y_n'/d"),
+    Quantity("C_yx", MIXED, "correlation of the student's and the teacher's states y_n·x_n'/d"),
+    Quantity("C_xx", TEACHER, "correlation of the teacher's states x_n·x_n'/d"),
+    Quantity("C_pp", STUDENT, "correlation of the adjoint p_n·p_n'/d"),
+    Quantity("C_py", STUDENT, "correlation of the adjoint with the student's states p_n·y_n'/d"),
+    Quantity("C_px", MIXED, "correlation of the adjoint with the teacher's states p_n·x_n'/d"),
+    Quantity("R_xx", TEACHER, "response of x_n to what produces x_n'"),
+    Quantity("R_yy", STUDENT, "response of y_n to what produces y_n'"),
+    Quantity("R_py", STUDENT, "response of the adjoint p_n to what produces y_n'"),
+    Quantity("R_px", MIXED, "response of the adjoint p_n to what produces x_n'"),
+)
+ALONG: Table = tuple(quantity for quantity in TABLE if "inference_step" in quantity.axes)
+"""What is measured along the flow, at the training steps that a method asks for."""
 
 
-def observables(arrays: dict) -> dict[str, Observable]:
-    """Named arrays, in the order above; overlaps may be numbers or matrices over units."""
-    found = {}
-    for name, (dims, words) in KNOWN.items():
-        if name in arrays:
-            values = np.asarray(arrays[name])
-            if name in UNITS and values.ndim > len(dims):
-                dims, words = UNITS[name]
-            found[name] = Observable(dims, values, words)
-    return found
-
-
-def coordinates(network, steps, inference_steps) -> dict[str, np.ndarray]:
-    """Labels of the axes: training steps, and inference times nh of the student and the teacher."""
+def labels(network, inference_steps) -> dict[str, np.ndarray]:
+    """Labels of the axes along the flow: training steps, and inference times nh of the student and the teacher."""
     h = float(network.step)
     student, teacher = (h * np.arange(n + 1) for n in (network.steps, network.teacher_steps))
-    found = {"step2": np.asarray(steps)}
-    if inference_steps:
-        found |= {"inference_step": np.asarray(inference_steps)}
-        found |= {"inference_time": student, "inference_time2": student}
-        found |= {"teacher_time": teacher, "teacher_time2": teacher}
-    return found
+    found = {"inference_step": np.asarray(inference_steps, dtype=int)}
+    found |= {"inference_time": student, "inference_time2": student}
+    return found | {"teacher_time": teacher, "teacher_time2": teacher}
 
 
 def inference_steps(value, name: str) -> tuple[int, ...]:

@@ -82,9 +82,9 @@ def _parity_seen(field: RandomField) -> int:
     return next((sign for sign in (1, -1) if np.all(np.abs(right - sign * left) <= scale)), 0)
 
 
-def _states(a, observables) -> np.ndarray:
+def _states(a, arrays) -> np.ndarray:
     """Q, m and amplitudes at all records; fixed amplitudes need not be recorded."""
-    Q, m = (np.asarray(observables[name].values) for name in ("Q", "m"))
+    Q, m = (arrays[name] for name in ("Q", "m"))
     count = len(Q)
-    a = np.asarray(observables["a"].values) if "a" in observables else np.tile(a, (count, 1))
+    a = arrays["a"] if "a" in arrays else np.tile(a, (count, 1))
     return np.concatenate([np.reshape(x, (count, -1)) for x in (Q, m, a)], axis=1)

@@ -5,17 +5,18 @@ starts, the three noises, test trajectories, the directions of responses and mas
 those of tests and responses a new one for every step; so recording does not change a seed's curve.
 """
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.core.progressing import Diverged, Products, StepByStep
 from learndyn.data import Dataset
 from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.neural_ode.fields import PolynomialField
 from learndyn.neural_ode.flows import (
     Controls,
-    Drifts,
     Flow,
     Piece,
     draw_controls,
@@ -26,11 +27,11 @@ from learndyn.neural_ode.flows import (
     sources,
     sphere,
 )
-from learndyn.neural_ode.observables import KNOWN, coordinates
+from learndyn.neural_ode.observables import ALONG, labels
 from learndyn.neural_ode.probes import Lesson, Observer, correlations, responses
 from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import Start, fields_of, start_of, systems_of
-from learndyn.numerics.gram import gram
+from learndyn.training import as_schedule, rates
 
 TEST_TRAJECTORIES = 4
 """A test loss is the mean over at least this many trajectories."""
@@ -80,10 +81,11 @@ class Setting(NamedTuple):
         return cls(d, d_theta, *shared, student, teacher, start_of(network))
 
 
-class Run:
-    """One system in training, and what it recorded."""
+class System(StepByStep):
+    """One system in training."""
 
-    def __init__(self, problem, setting: Setting, seed: int, method):
+    def __init__(self, problem, setting: Setting, seed: int, method, expected: int):
+        super().__init__(expected)
         self.problem, self.setting, self.method = problem, setting, method
         self.d, self.flow, self.observer = setting.d, setting.flow, setting.observer
         children = np.random.SeedSequence(seed).spawn(len(GENERATORS))
@@ -105,19 +107,21 @@ class Run:
         # A fresh batch is its own test: it was never trained on.
         self.trained = isinstance(problem.data, Dataset) or problem.data.chained
         self.visible = self.trained or problem.data.observations is not None
-        self.recorded: list[Controls] = []
-        self.train_losses: list[float] = []
-        self.test_losses: list[float] = []
         responses = {"R_yy", "R_py", "R_px"} if method.responses else set()
         if self.trained:
             # A source in a reused trajectory acts in all steps that use it; the probes act in one.
             responses.discard("R_px")
-        labels = coordinates(problem.network, (), method.inference_steps)
+        lengths = labels(problem.network, method.inference_steps)
         self.inference = {
-            name: np.full([len(labels[axis]) for axis in dims], np.nan)
-            for name, (dims, _) in (KNOWN.items() if method.inference_steps else ())
-            if "inference_step" in dims and (name.startswith("C") or name in responses)
+            quantity.name: np.full([len(lengths[axis]) for axis in quantity.axes], np.nan)
+            for quantity in (ALONG if method.inference_steps else ())
+            if quantity.name.startswith("C") or quantity.name in responses
         }
+        self.lessons = lessons(problem, self.flow, self.teacher, self.d, self.rngs)
+        self.eta = rates_of(problem.training, problem.training.steps)
+
+    def begin(self):
+        self._look(0)
 
     def _at_step(self, name: str, step: int) -> np.random.Generator:
         """A generator for one step, whatever was drawn at others."""
@@ -129,35 +133,47 @@ class Run:
         network = self.problem.network
         return sources(start, network.noise, self.flow.h, network.steps, rng)
 
-    def train(self, steps, eta, report) -> None:
-        """Train to the end, or until something diverges, recording the states `steps`."""
-        network, flow, rngs = self.problem.network, self.flow, self.rngs
-        last, wanted = len(eta), set(steps.tolist())
-        taught_at = lessons(self.problem, flow, self.teacher, self.d, rngs)
-        for step, taught in zip(range(last + 1), taught_at, strict=False):
-            student = drifts_of(self.fields, self.setting.student, self.controls)
-            y_sources = self._student_sources(taught.x[0], rngs["student"])
-            y = flow.forward(student, y_sources)
-            seen = self.observer.at(step, y.x.shape[1:], rngs["masks"])
-            if not bounded(taught.x, y.x):
-                return
-            if step in wanted and not self._record(step, student, taught.x, y.x, seen):
-                return
-            inferred = step in self.method.inference_steps
-            if step < last or inferred:
-                given = (network.adjoint_noise, flow.h, network.steps, rngs["adjoint"])
-                noise = sources(np.zeros_like(y.x[0]), *given)[::-1]
-                p = flow.backward(student, y, noise + seen.jumps(taught.x, y.x))
-                if not np.all(np.isfinite(p)):
-                    return
-            if inferred:
-                lesson = Lesson(self.teacher, student, taught, y_sources, y, noise, seen)
-                self._infer(step, lesson, p)
-            if step < last:
-                self._descend(eta[step], y.x, p)
-                if not all(np.all(np.isfinite(one)) for one in self.controls):
-                    return
-            report((step + 1) / (last + 1))
+    def _look(self, step: int) -> None:
+        """The trajectories of a step; raises `Diverged`."""
+        self.taught = next(self.lessons)
+        self.student = drifts_of(self.fields, self.setting.student, self.controls)
+        self.y_sources = self._student_sources(self.taught.x[0], self.rngs["student"])
+        self.y = self.flow.forward(self.student, self.y_sources)
+        self.seen = self.observer.at(step, self.y.x.shape[1:], self.rngs["masks"])
+        if not bounded(self.taught.x, self.y.x):
+            raise Diverged
+        self.p = None
+        if step in self.method.inference_steps:
+            p = self._adjoint()
+            given = (self.taught, self.y_sources, self.y, self.noise, self.seen)
+            self._infer(step, Lesson(self.teacher, self.student, *given), p)
+
+    def _adjoint(self) -> np.ndarray:
+        """The adjoint of the present step; raises `Diverged`."""
+        if self.p is None:
+            network, flow, y = self.problem.network, self.flow, self.y
+            given = (network.adjoint_noise, flow.h, network.steps, self.rngs["adjoint"])
+            self.noise = sources(np.zeros_like(y.x[0]), *given)[::-1]
+            jumps = self.seen.jumps(self.taught.x, y.x)
+            self.p = flow.backward(self.student, y, self.noise + jumps)
+            if not np.all(np.isfinite(self.p)):
+                raise Diverged
+        return self.p
+
+    def step(self):
+        self._descend(self.eta[self.now], self.y.x, self._adjoint())
+        if not all(np.all(np.isfinite(one)) for one in self.controls):
+            raise Diverged
+        self._look(self.now + 1)
+
+    def advance(self, states, report):
+        reached = super().advance(states, report)
+        later = max(self.method.inference_steps, default=0)
+        if reached == len(states) and later > self.now:
+            # What is measured along the flow may come after the last recorded state.
+            with contextlib.suppress(Diverged), np.errstate(over="ignore", invalid="ignore"):
+                self.move(later, report)
+        return reached
 
     def _descend(self, eta, y, p) -> None:
         """One step of training, with the rates η and η_a."""
@@ -171,23 +187,33 @@ class Run:
             a - eta[1] / self.d * gradient.a if trained else a,
         )
 
-    def _record(self, step: int, student: Drifts, x, y, seen) -> bool:
-        """Record controls and losses; False if a test trajectory diverges."""
-        network, data, flow = self.problem.network, self.problem.data, self.flow
+    def measure(self):
+        """Overlaps and losses; raises `Diverged` if a test trajectory does."""
+        theta, d_theta = self.controls.theta, self.star.shape[1]
+        found = {
+            "Q": theta @ theta.T / d_theta,
+            "m": theta @ self.star.T / d_theta,
+            "C_theta": Products(theta),
+            "a": self.controls.a,
+            "test_loss": self._test_loss(),
+        }
         if self.visible:
-            self.train_losses.append(seen.loss(x, y))
+            found["train_loss"] = self.seen.loss(self.taught.x, self.y.x)
+        return found
+
+    def _test_loss(self) -> float:
+        network, data, flow = self.problem.network, self.problem.data, self.flow
+        x, y = self.taught.x, self.y.x
         if self.trained:
-            rng = self._at_step("test", step)
+            rng = self._at_step("test", self.now)
             count = max(data.batch or data.examples, TEST_TRAJECTORIES)
             start = sphere(rng, len(self.teacher), count, self.d)
             made = sources(start, network.teacher_noise, flow.h, network.teacher_steps, rng)
             x = flow.forward(self.teacher, made).x
-            y = flow.forward(student, self._student_sources(start, rng)).x
+            y = flow.forward(self.student, self._student_sources(start, rng)).x
             if not bounded(x, y):
-                return False
-        self.test_losses.append(self.observer.everything.loss(x, y))
-        self.recorded.append(self.controls)
-        return True
+                raise Diverged
+        return self.observer.everything.loss(x, y)
 
     def _infer(self, step: int, lesson: Lesson, p) -> None:
         """Record correlations, and responses if asked, before a step."""
@@ -198,20 +224,35 @@ class Run:
             one = found[name]
             self.inference[name][self.method.inference_steps.index(step)] = one
 
-    def arrays(self) -> dict:
-        """The observables of `learndyn.neural_ode.observables`, at the states that were reached."""
-        network, d_theta = self.problem.network, self.star.shape[1]
-        count, (U, V) = len(self.recorded), (len(self.controls.a), len(self.star))
-        flat = np.reshape([one.theta for one in self.recorded], (count * U, d_theta))
-        C = gram(flat.reshape(count, U, d_theta), mean=True)
-        Q = C[np.arange(count), :, np.arange(count)]
-        m = (flat @ self.star.T / d_theta).reshape(count, U, V)
-        found = {"Q": Q, "m": m, "C_theta": C}
-        if network.one_unit:
-            found = {"Q": Q[:, 0, 0], "m": m[:, 0, 0], "C_theta": C[:, 0, :, 0]}
-        else:
-            found["a"] = np.reshape([one.a for one in self.recorded], (count, U))
-        found["test_loss"] = self.test_losses[:count]
-        if self.visible:
-            found["train_loss"] = self.train_losses[:count]
-        return found | self.inference
+    def finish(self, arrays):
+        return arrays | self.inference
+
+    def weights(self):
+        """The controls θ (units × d_θ), amplitudes a, and the teacher's controls."""
+        return {
+            "theta": self.controls.theta.copy(),
+            "a": self.controls.a.copy(),
+            "theta_star": self.star.copy(),
+        }
+
+    def sample(self, count):
+        """Trajectories of the teacher that the present step uses: x (inference times × trajectories × d)."""
+        return {"x": self.taught.x[:, 0, :count].copy()}
+
+    def change(self, problem):
+        """Other rates or another decay from now on."""
+        if problem.data != self.problem.data:
+            raise ProblemError(
+                "data", problem.data, "must stay as they are in the middle of training"
+            )
+        self.problem = problem
+        self.eta = rates_of(problem.training, problem.training.steps)
+
+
+def rates_of(training, steps: int) -> np.ndarray:
+    """The rates η of the controls and η_a of the amplitudes (steps × 2)."""
+    eta = np.asarray(rates(training, steps), dtype=float)
+    if training.readout_learning_rate is None:
+        return np.stack([eta, eta], axis=1)
+    of_amplitudes = as_schedule(training.readout_learning_rate)(np.arange(steps, dtype=float))
+    return np.stack([eta, np.asarray(of_amplitudes, dtype=float)], axis=1)

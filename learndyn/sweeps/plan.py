@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from learndyn.core.solve import versions
+from learndyn.core.theory import Theory, choose, theory_for
 from learndyn.errors import ProblemError, nearest
 from learndyn.numerics.times import resolve_steps, resolve_times
 from learndyn.part import Part, plain, whole
 from learndyn.paths import changed, check_paths
 from learndyn.problem import Problem
-from learndyn.solve import versions
-from learndyn.theory import Theory, choose, theory_for
 
 RESERVED = {"seed", "step", "time", "step2", "time2"}
 

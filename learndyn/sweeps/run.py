@@ -16,13 +16,13 @@ import jax
 import numpy as np
 import threadpoolctl
 
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import variables_of
+from learndyn.core.theory import Curves, Theory, theory_for
 from learndyn.errors import LearndynError, UnknownObservable, nearest
 from learndyn.numerics.precision import float64
-from learndyn.simulate import simulate
-from learndyn.solve import variables_of
 from learndyn.sweeps.plan import Result, Task
 from learndyn.symmetry import with_symmetry
-from learndyn.theory import Curves, Theory, theory_for
 
 TOGETHER = 64
 """Problems of one shape that are solved in one call."""

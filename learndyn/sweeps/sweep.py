@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from learndyn.core.solve import versions
 from learndyn.errors import FileError, ProblemError
 from learndyn.files import write_atomically
 from learndyn.part import boolean, plain, whole
 from learndyn.problem import Problem
 from learndyn.progress import progress_bar
-from learndyn.solve import versions
 from learndyn.sweeps.plan import (
     Axis,
     Result,

@@ -5,13 +5,13 @@ from itertools import count
 import numpy as np
 from matplotlib.figure import Figure
 
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
 from learndyn.data import Stream, Teacher
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.numerics.times import log_times
 from learndyn.plotting import RUNS_COLOUR, THEORY_COLOUR
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
-from learndyn.solve import solve
 from learndyn.training import GradientDescent
 from learndyn.two_layer.network import TwoLayer
 

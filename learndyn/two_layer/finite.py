@@ -9,6 +9,7 @@ when it is recorded nor on the other seeds.
 """
 
 import abc
+import copy
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,28 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from learndyn.core.method import Ensemble, Simulator
+from learndyn.core.progressing import Diverged, Trainee
 from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.factor import psd_factor
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
-from learndyn.numerics.times import resolve_times
-from learndyn.part import Part
-from learndyn.theory import Curves, Trainer
-from learndyn.two_layer.observables import observables
-from learndyn.two_layer.stream import Equations, OrderParameters, equations
-
-
-class SGD(Part):
-    """Stochastic gradient descent on the N-dimensional weights."""
-
-
-class OverlapChain(Part):
-    """The Markov chain of the overlaps, with the same law as SGD at this N and a cost independent of N."""
-
-
-class PopulationDescent(Part):
-    """Descent of the weights along the gradient of the expected loss, by automatic differentiation."""
+from learndyn.two_layer.observables import specialisation
+from learndyn.two_layer.stream import Equations, OrderParameters, equations, same_teacher
 
 
 class Weights(NamedTuple):
@@ -228,55 +216,142 @@ def _measure(dynamics: Dynamics, state, rule):
     return dynamics.made.test_loss(y, rule), y
 
 
-def finite(problem, size: int, method, save_at) -> Trainer:
-    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
-    made, start = equations(problem)
-    K, M = start.R.shape
-    batch = getattr(problem.data, "batch", 1)
-    least = K + M + (batch if isinstance(method, OverlapChain) else 0)
-    if size < least:
-        raise ProblemError(
-            "size", size, f"must be at least {least} for {K} student and {M} teacher units"
+class Network(Trainee):
+    """One network in training; a step takes 1/N of time."""
+
+    def __init__(self, problem, dynamics: Dynamics, rule, seed: int, expected: int):
+        super().__init__(expected)
+        self.problem, self.dynamics, self.rule, self.seed = problem, dynamics, rule, seed
+        self.rng = np.random.Generator(np.random.SFC64(seed))
+        self.state = dynamics.initial(self.rng)
+        self.inputs, self.drawn, self.steps = None, 0, 0
+        largest = [float(jnp.max(jnp.abs(x))) for x in (dynamics.start.Q, dynamics.made.T)]
+        self.scale = 1 + sum(largest)
+
+    def move(self, until, report):
+        dynamics, last = self.dynamics, round(until * self.dynamics.size)
+        while self.steps < last:
+            if self.steps == self.drawn:
+                self.inputs = dynamics.draw(self.rng)
+                self.drawn += dynamics.block
+            first = self.drawn - dynamics.block
+            high = min(last, self.drawn)
+            window = np.array([first, self.steps - first, high - first])
+            self.state = _advance(dynamics, self.state, self.inputs, window)
+            self.steps = high
+            report(self.steps / dynamics.size)
+        self.loss, self.overlaps = jax.device_get(_measure(dynamics, self.state, self.rule))
+        if diverged(self.loss, np.inf) or diverged(np.max(np.abs(self.overlaps.Q)), self.scale):
+            raise Diverged
+
+    def measure(self):
+        y = self.overlaps
+        special = specialisation(y.Q, y.R, np.asarray(self.dynamics.made.T))
+        return {"test_loss": self.loss, **y._asdict(), "specialisation": special}
+
+    def after(self):
+        return (self.steps + 1) / self.dynamics.size
+
+    def change(self, problem):
+        same_teacher(self.dynamics.made, problem)
+        batch = getattr(problem.data, "batch", 1)
+        if batch != self.dynamics.batch:
+            allowed = f"must stay {self.dynamics.batch} in the middle of training"
+            raise ProblemError("data.batch", batch, allowed)
+        made, _ = equations(problem)
+        self.dynamics = eqx.tree_at(lambda dynamics: dynamics.made, self.dynamics, made)
+        self.problem = problem
+
+    def weights(self):
+        if not isinstance(self.state, Weights):
+            return super().weights()
+        return {name: np.array(value) for name, value in self.state._asdict().items()}
+
+    def sample(self, count):
+        """The next examples of the stream, or fresh ones of a population."""
+        dynamics, made = self.dynamics, self.dynamics.made
+        if not isinstance(self.state, Weights):
+            return super().sample(count)
+        if isinstance(dynamics, _Descent):
+            rng, (x, xi) = copy.deepcopy(self.rng), self._ahead()
+            while len(x) < count:
+                more = dynamics.draw(rng)
+                x, xi = np.concatenate([x, more[0]]), np.concatenate([xi, more[1]])
+            x, xi = x.reshape(-1, dynamics.size)[:count], xi.ravel()[:count]
+        else:
+            # A population has no examples of its own: these are for the user's eyes only.
+            rng = np.random.Generator(np.random.SFC64([self.seed, self.steps]))
+            x, xi = rng.standard_normal((count, dynamics.size)), np.zeros(count)
+        rho = x @ np.asarray(self.state.W_star).T / np.sqrt(dynamics.size)
+        clean = np.asarray(made.teacher(jnp.asarray(rho)) @ made.v_star)
+        return {"x": x, "y": clean + float(made.noise) * xi}
+
+    def _ahead(self):
+        """What is left of the block of random numbers (steps × batch × …)."""
+        left = self.drawn - self.steps
+        if self.inputs is None or not left:
+            D = self.dynamics
+            return np.empty((0, D.batch, D.size)), np.empty((0, D.batch))
+        return tuple(array[-left:] for array in self.inputs)
+
+
+def test_rule(made: Equations, fields: int):
+    """The quadrature rule for test losses of finite networks; None for closed forms."""
+    if closed_form(made.student, made.teacher):
+        return None
+    return gaussian_rule(fields, 2**14, 1, seed=0).replicate(0)
+
+
+class WeightsOrOverlaps(Simulator, abstract=True):
+    """Base of the ways to train on a `Stream` or a `Population`."""
+
+    @abc.abstractmethod
+    def dynamics(self, made: Equations, start: OrderParameters, size: int, batch: int, rule):
+        """How a network of this size moves."""
+
+    def smallest(self, units: int, batch: int) -> int:
+        """The smallest size of a network."""
+        return units
+
+    def ensemble(self, problem, size, record):
+        made, start = equations(problem)
+        K, M = start.R.shape
+        batch = getattr(problem.data, "batch", 1)
+        least = self.smallest(K + M, batch)
+        if size < least:
+            allowed = f"must be at least {least} for {K} student and {M} teacher units"
+            raise ProblemError("size", size, allowed)
+        rule = test_rule(made, K + M)
+        dynamics = self.dynamics(made, start, size, batch, rule)
+        record = record.on_whole_steps(size)
+        return Ensemble(
+            lambda seed: Network(problem, dynamics, rule, seed, len(record)),
+            record,
+            dynamics.memory(),
+            f"training networks of size {size} with batch {batch}",
+            "use a smaller size or batch",
         )
-    steps = np.unique(
-        np.rint(resolve_times(save_at, problem.training.time) * size).astype(np.int64)
-    )
-    rule = None
-    if not closed_form(made.student, made.teacher):
-        rule = gaussian_rule(K + M, 2**14, 1, seed=0).replicate(0)
-    if isinstance(method, PopulationDescent):
-        dynamics = _ExpectedDescent(made, start, size, batch, rule)
-    else:
-        dynamics = {SGD: _Descent, OverlapChain: _Chain}[type(method)](made, start, size, batch)
-    scale = 1 + float(jnp.max(jnp.abs(start.Q))) + float(jnp.max(jnp.abs(made.T)))
 
-    def run(seed: int, report) -> Curves:
-        rng = np.random.Generator(np.random.SFC64(seed))
-        state = dynamics.initial(rng)
-        inputs, drawn, step, records = None, 0, 0, []
-        for save in steps:
-            while step < save:
-                if step == drawn:
-                    inputs = dynamics.draw(rng)
-                    drawn += dynamics.block
-                first = drawn - dynamics.block
-                high = min(save, drawn)
-                window = np.array([first, step - first, high - first])
-                state = _advance(dynamics, state, inputs, window)
-                step = high
-                report(step / steps[-1])
-            loss, y = jax.device_get(_measure(dynamics, state, rule))
-            if not np.isfinite(loss) or np.any(diverged(y.Q, scale)):
-                break
-            records.append((loss, *y))
-        columns = [np.stack(column) for column in zip(*records, strict=True)]
-        names = ("test_loss", "Q", "R", "v")
-        measured = dict(zip(names, columns, strict=True))
-        curves = observables(T=problem.data.teacher.T, **measured)
-        times = steps / size
-        reached = len(records)
-        diverged_at = float(times[reached]) if reached < len(times) else None
-        return Curves(curves, times[:reached], diverged_at=diverged_at)
 
-    what = f"training networks of size {size} with batch {batch}"
-    return Trainer(run, dynamics.memory(), what, "use a smaller size or batch")
+class SGD(WeightsOrOverlaps):
+    """Stochastic gradient descent on the N-dimensional weights."""
+
+    def dynamics(self, made, start, size, batch, rule):
+        return _Descent(made, start, size, batch)
+
+
+class OverlapChain(WeightsOrOverlaps):
+    """The Markov chain of the overlaps, with the same law as SGD at this N and a cost independent of N."""
+
+    def dynamics(self, made, start, size, batch, rule):
+        return _Chain(made, start, size, batch)
+
+    def smallest(self, units, batch):
+        return units + batch
+
+
+class PopulationDescent(WeightsOrOverlaps):
+    """Descent of the weights along the gradient of the expected loss, by automatic differentiation."""
+
+    def dynamics(self, made, start, size, batch, rule):
+        return _ExpectedDescent(made, start, size, batch, rule)

@@ -29,15 +29,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from learndyn.core.method import Ensemble, Simulator
+from learndyn.core.progressing import Diverged, Products, Trainee
 from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
-from learndyn.numerics.gaussian import closed_form, gaussian_rule
-from learndyn.numerics.gram import gram
 from learndyn.numerics.lower import compiled
 from learndyn.part import boolean, field
-from learndyn.theory import Curves, Trainer
-from learndyn.two_layer.dataset_observables import drops, observables
-from learndyn.two_layer.finite import draw_weights
+from learndyn.two_layer.finite import draw_weights, test_rule
+from learndyn.two_layer.observables import drops
 from learndyn.two_layer.stream import Equations, OrderParameters, equations
 from learndyn.two_layer.time_grid import Grid, TimeSteps, time_grid
 
@@ -45,16 +44,6 @@ ROWS = 512
 """Examples whose inputs are in double precision at a time, for the tangents."""
 STATES = 256
 """States whose test losses are computed at a time."""
-
-
-class FullBatch(TimeSteps):
-    """Gradient descent on all examples at every step, with the steps of `TimeSteps`.
-
-    With `responses` it also measures the response functions R_w, R_h and R_star, by tangents along 2K directions (K
-    hidden units) for every recorded time; record few times.
-    """
-
-    responses: bool = field(boolean, default=False)
 
 
 @compiled
@@ -151,14 +140,14 @@ def _slopes(made: Equations, v, h, Delta):
 
 
 @eqx.filter_jit
-def _test_losses(made: Equations, rule, v, Q, A):
-    """⟨(y − ŷ)²⟩ on clean labels at every state."""
+def _test_losses(made: Equations, rule, v, Q, R):
+    """½⟨(y − ŷ)²⟩ on clean labels at every state."""
 
     def one(state):
-        Q, A = state
-        return 2 * made.test_loss(OrderParameters(Q, A, v), rule)
+        Q, R = state
+        return made.test_loss(OrderParameters(Q, R, v), rule)
 
-    return jax.lax.map(one, (Q, A), batch_size=min(STATES, len(Q)))
+    return jax.lax.map(one, (Q, R), batch_size=min(STATES, len(Q)))
 
 
 class Tangents:
@@ -243,84 +232,129 @@ def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bo
     return inputs + vectors + 2 * correlations + moving + tangents * (D + P)
 
 
-def finite(problem, size: int, method: FullBatch, save_at) -> Trainer:
-    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
-    made, start = equations(problem)
-    K, M = start.R.shape
-    if size < K + M:
-        allowed = f"must be at least {K + M} for {K} student and {M} teacher units"
-        raise ProblemError("size", size, allowed)
-    D, P = size, max(1, round(problem.data.ratio * size))
-    grid = time_grid(problem, method)
-    recorded = grid.saved(save_at)
-    states, decay = len(grid.times), float(made.decay)
-    # Nothing moves after the last state.
-    tau = np.append(grid.tau, 0.0)
-    rule = None
-    if not closed_form(made.student, made.teacher):
-        rule = gaussian_rule(K + M, 2**14, 1, seed=0).replicate(0)
+class Network(Trainee):
+    """One network in training on its dataset; its states are those of the grid of steps."""
 
-    def run(seed: int, report) -> Curves:
-        W, W_star, examples = draw(made, start, D, P, seed)
-        X, _, y = examples
-        tangents = Tangents(made, K, examples, recorded, seed) if method.responses else None
-        train_loss = np.empty(states)
-        Q, A = (np.tile(np.asarray(first), (states, 1, 1)) for first in (start.Q, start.R))
-        vectors, forces = np.empty((len(recorded), K, D)), np.empty((len(recorded), K, P))
-        done = reached = 0
-        scale = math.inf
-        with np.errstate(over="ignore", invalid="ignore"):
-            for k in range(states):
-                h = fields(W, X)
-                Delta, g = (np.asarray(found) for found in _forces(made, start.v, h, y))
-                train_loss[k] = Delta @ Delta / P
-                if k == 0:
-                    # The labels set a scale where the network starts without an error.
-                    scale = max(train_loss[0], y @ y / P)
-                if diverged(train_loss[k], scale):
-                    break
-                Q[k], A[k] = W @ W.T / D, W @ W_star.T / D
-                record = None
-                if reached < len(recorded) and k == recorded[reached]:
-                    record = reached
-                    vectors[record], forces[record] = W, g
-                if tangents is not None and reached < len(recorded):
-                    slopes = [np.asarray(found) for found in _slopes(made, start.v, h, Delta)]
-                    tangents.step(slopes, tau[k], decay, record)
-                reached += record is not None
-                W = moved(W, g, X, tau[k], decay)
-                done = k + 1
-                report(done / states)
-        test_loss = np.asarray(_test_losses(made, rule, start.v, Q, A))
-        shown = recorded[:reached]
-        arrays = {
-            "train_loss": train_loss[shown],
-            "test_loss": test_loss[shown],
-            "Q": Q[shown],
-            "A": A[shown],
-            "C": gram(vectors[:reached], mean=True),
-            "C_g": gram(forces[:reached], mean=True),
-            **drops(grid.times[:done], train_loss[:done], test_loss[:done]),
+    def __init__(self, problem, size: int, grid: Grid, recorded, responses: bool, seed: int):
+        super().__init__(len(recorded))
+        self.made, start = equations(problem)
+        self.v, self.grid, self.recorded = start.v, grid, recorded
+        self.D, self.P = size, max(1, round(problem.data.ratio * size))
+        self.W, self.W_star, self.examples = draw(self.made, start, self.D, self.P, seed)
+        # Nothing moves after the last state.
+        self.tau, self.decay = np.append(grid.tau, 0.0), float(self.made.decay)
+        self.tangents = None
+        if responses:
+            given = (len(start.v), self.examples, recorded, seed)
+            self.tangents = Tangents(self.made, *given)
+        self.state, self.followed = 0, -1
+        self.train_losses: list[float] = []
+        self.overlaps: list[tuple] = []
+
+    def begin(self):
+        self._look()
+
+    def _look(self) -> None:
+        """The fields and forces of the present state, its losses and overlaps."""
+        X, _, y = self.examples
+        self.h = fields(self.W, X)
+        self.Delta, self.g = (np.asarray(x) for x in _forces(self.made, self.v, self.h, y))
+        loss = self.Delta @ self.Delta / self.P
+        if not self.train_losses:
+            # The labels set a scale where the network starts without an error.
+            self.scale = max(loss, y @ y / self.P)
+        if diverged(loss, self.scale):
+            raise Diverged
+        self.train_losses.append(0.5 * loss)
+        W, D = self.W, self.D
+        self.overlaps.append((W @ W.T / D, W @ self.W_star.T / D))
+
+    def move(self, until, report):
+        last = int(np.searchsorted(self.grid.times, until))
+        while self.state < last:
+            self._follow(None)
+            tau = self.tau[self.state]
+            self.W = moved(self.W, self.g, self.examples.X, tau, self.decay)
+            self.state += 1
+            self._look()
+            report(self.grid.times[self.state])
+
+    def _follow(self, record: int | None) -> None:
+        """Move the tangents past the present state, once."""
+        if self.tangents is None or self.followed == self.state:
+            return
+        if self.state > self.recorded[-1]:
+            return
+        slopes = [np.asarray(x) for x in _slopes(self.made, self.v, self.h, self.Delta)]
+        self.tangents.step(slopes, self.tau[self.state], self.decay, record)
+        self.followed = self.state
+
+    def measure(self):
+        if self.state in self.recorded:
+            self._follow(int(np.searchsorted(self.recorded, self.state)))
+        Q, R = self.overlaps[-1]
+        return {
+            "state": self.state,
+            "train_loss": self.train_losses[-1],
+            "Q": Q,
+            "R": R,
+            "C": Products(self.W),
+            "C_g": Products(self.g),
         }
-        if tangents is not None:
-            arrays["R_w"] = tangents.R_w[:reached, :, :reached]
-            arrays["R_h"] = tangents.R_h[:reached, :, :reached]
-            arrays["R_star"] = tangents.R_star[:reached]
-        times = grid.times[recorded]
-        return Curves(
-            observables(arrays, grid.axis),
-            times[:reached],
-            axis=grid.axis,
-            axis_words=grid.words,
-            diverged_at=float(times[reached]) if reached < len(times) else None,
-            coordinates={f"{grid.axis}2": times[:reached]},
-            evidence={
-                "sizes": {"D": D, "P": P},
-                "time_steps": len(grid.tau),
-                "size_symbol": "D",
-            },
-        )
 
-    needed = memory(D, P, K, M, grid, len(recorded), method.responses)
-    what = f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times"
-    return Trainer(run, needed, what, "use a smaller size or record fewer times (save_at)")
+    def finish(self, arrays):
+        if "state" not in arrays:
+            return arrays
+        states, count = arrays.pop("state"), len(self.train_losses)
+        Q, R = (np.stack(each) for each in zip(*self.overlaps, strict=True))
+        # One shape for all runs of a length: those that diverge early do not compile anew.
+        rest = ((0, max(len(self.grid.times) - count, 0)), (0, 0), (0, 0))
+        Q, R = np.pad(Q, rest, mode="edge"), np.pad(R, rest, mode="edge")
+        rule = test_rule(self.made, sum(self.overlaps[0][1].shape))
+        test_losses = np.asarray(_test_losses(self.made, rule, self.v, Q, R))[:count]
+        arrays |= {"test_loss": test_losses[states]}
+        arrays |= drops(self.grid.times[:count], self.train_losses, test_losses)
+        if self.tangents is not None:
+            reached = len(states)
+            arrays["R_w"] = self.tangents.R_w[:reached, :, :reached]
+            arrays["R_h"] = self.tangents.R_h[:reached, :, :reached]
+            arrays["R_star"] = self.tangents.R_star[:reached]
+        return arrays
+
+    def after(self):
+        return self.grid.times[min(self.state + 1, len(self.grid.times) - 1)]
+
+    def weights(self):
+        return {"W": self.W.copy(), "v": np.array(self.v), "W_star": self.W_star.copy()}
+
+    def sample(self, count):
+        """The first examples of the dataset."""
+        X, _, y = self.examples
+        return {"x": X[:count].astype(float), "y": y[:count].copy()}
+
+
+class FullBatch(TimeSteps, Simulator):
+    """Gradient descent on all examples at every step, with the steps of `TimeSteps`.
+
+    With `responses` it also measures the response functions R_w, R_h and R_star, by tangents along 2K directions (K
+    hidden units) for every recorded time; record few times.
+    """
+
+    responses: bool = field(boolean, default=False)
+
+    def ensemble(self, problem, size, record):
+        K, M = problem.network.R.shape
+        if size < K + M:
+            allowed = f"must be at least {K + M} for {K} student and {M} teacher units"
+            raise ProblemError("size", size, allowed)
+        D, P = size, max(1, round(problem.data.ratio * size))
+        grid = time_grid(problem, self)
+        recorded = record.nearest(grid.times)
+        return Ensemble(
+            lambda seed: Network(problem, size, grid, recorded, self.responses, seed),
+            record.moved_to(grid.times[recorded]),
+            memory(D, P, K, M, grid, len(recorded), self.responses),
+            f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times",
+            "use a smaller size or record fewer times (save_at)",
+            evidence={"sizes": {"D": D, "P": P}, "time_steps": len(grid.tau)},
+        )

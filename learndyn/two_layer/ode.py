@@ -11,7 +11,6 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 from scipy.special import stdtrit
 
-from learndyn.numerics.statistics import mean_and_error
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing
@@ -20,6 +19,7 @@ from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import Rule, closed_form, gaussian_rule
 from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.part import field, number, whole
 from learndyn.two_layer.observables import TABLE, specialisation
 from learndyn.two_layer.stream import Equations, OrderParameters, equations, same_teacher
@@ -138,7 +138,9 @@ def _losses(made: Equations, y: OrderParameters, rules):
 class Integration(Progressing):
     """The order parameters on their way through training, for each of several quadrature rules."""
 
-    def __init__(self, problem, rules: Rule | None, method: "OrderParameterODE", looser: float = 1.0):
+    def __init__(
+        self, problem, rules: Rule | None, method: "OrderParameterODE", looser: float = 1.0
+    ):
         self.made, start = equations(problem)
         self.rules, self.max_steps = rules, method.max_steps
         self.tolerance = looser * jnp.asarray([method.rtol, method.atol])

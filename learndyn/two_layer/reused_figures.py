@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from learndyn.activations import Polynomial
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
 from learndyn.data import Dataset, Population, Teacher
 from learndyn.errors import NotConverged
 from learndyn.figures import PaperFigure, register_figure
@@ -26,9 +28,7 @@ from learndyn.plotting import (
     finish_panel,
 )
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
 from learndyn.solution import Solution
-from learndyn.solve import solve
 from learndyn.training import GradientDescent
 from learndyn.two_layer.full_batch import FullBatch
 from learndyn.two_layer.network import TwoLayer

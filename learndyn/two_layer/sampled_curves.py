@@ -1,6 +1,7 @@
 """From batches of samples to curves with standard errors, for both methods on a reused dataset."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,16 +9,17 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from learndyn.batches import in_threads, power_of_two, workers
+from learndyn.batches import power_of_two
+from learndyn.core.curves import Curves, averaged
+from learndyn.core.method import Method
+from learndyn.core.threads import in_threads, workers
 from learndyn.divergence import diverged
 from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
 from learndyn.numerics.gram import gram
-from learndyn.numerics.statistics import mean_and_error
 from learndyn.part import field, whole
-from learndyn.theory import Curves
-from learndyn.two_layer.dataset_observables import drops, observables
+from learndyn.two_layer.observables import TABLE, drops
 from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
 from learndyn.two_layer.stream import Equations, OrderParameters, equations
 from learndyn.two_layer.time_grid import TimeSteps, time_grid
@@ -26,7 +28,7 @@ UNTRUSTED_SHARE = 0.05
 """Where one sample of all batches carries more than this share of an average, its error bar is not to be trusted."""
 
 
-class Sampling(TimeSteps, abstract=True):
+class Sampling(TimeSteps, Method, abstract=True):
     """Base of the sampled methods: `batches` independent solves with `samples` quasi-random examples each.
 
     Their mean is the result and their spread its standard error. The error falls as 1/√(samples·batches) or faster; the
@@ -40,6 +42,74 @@ class Sampling(TimeSteps, abstract=True):
     @abc.abstractmethod
     def batch(self, setting: Setting, seed: np.random.SeedSequence, report) -> "Batch":
         """One batch, solved; `report` is called with the fraction done."""
+
+    def way(self, problem):
+        return "alone"
+
+    def solve(self, problem, record, seed, report):
+        """Means over batches, with standard errors."""
+        grid = time_grid(problem, self)
+        saved = record.nearest(grid.times)
+        record = record.moved_to(grid.times[saved])
+        made, start = equations(problem)
+        last = int(saved[-1])
+        setting = Setting(
+            made,
+            *(np.asarray(x) for x in start),
+            ratio=float(problem.data.ratio),
+            tau=grid.tau[:last],
+            decay=float(problem.training.weight_decay),
+            noise=float(problem.data.noise),
+        )
+        needed = workers(self.batches) * setting.memory(self.samples)
+        needed += 8.0 * 6 * self.batches * (len(saved) * setting.hidden) ** 2
+        require_memory(
+            needed,
+            f"{last} steps with {self.samples} samples",
+            "use fewer samples, larger steps or fewer recorded times",
+        )
+        test_losses = _test_losses(problem)
+        seeds = np.random.SeedSequence(seed).spawn(self.batches)
+
+        def run(index: int, advance) -> Outcome:
+            batch = self.batch(setting, seeds[index], advance)
+            kept = saved[saved < batch.reached]
+            arrays = batch.arrays(kept, test_losses)
+            whole = arrays.pop("train"), arrays.pop("test")
+            # Not the process itself, whose samples would outlive their batch.
+            return Outcome(Curves(TABLE, record, arrays, len(kept)), *whole, batch.health())
+
+        outcomes = [outcome for _, outcome in sorted(in_threads(run, range(self.batches), report))]
+        reached = min(len(outcome.train) for outcome in outcomes)
+        watched = _watch([outcome.health for outcome in outcomes], setting, grid, reached)
+        if reached <= last and grid.axis == "time":
+            raise NotConverged(
+                f"single samples explode at time {grid.times[reached]:.4g}, which gradient flow never does: the step "
+                f"is too long for them; {watched['advice']}"
+            )
+        curves = averaged([outcome.curves for outcome in outcomes])
+        values, errors = _drops(outcomes, grid.times[:reached])
+        curves = dataclasses.replace(
+            curves, arrays=curves.arrays | values, errors=curves.errors | errors, batches={}
+        )
+        if watched["warnings"]:
+            curves = curves.told(warnings=watched["warnings"])
+        return curves.told(
+            samples=self.samples,
+            batches=self.batches,
+            time_steps=last,
+            largest_curvature=watched["largest_curvature"],
+            largest_share=watched["largest_share"],
+        )
+
+
+class Outcome(NamedTuple):
+    """What a batch gives: its curves, its losses at all states, and how healthy its samples were."""
+
+    curves: Curves
+    train: np.ndarray
+    test: np.ndarray
+    health: "Health"
 
 
 class Health(NamedTuple):
@@ -76,15 +146,15 @@ class Batch:
         n = self.reached
         W = weights.W[:n]
         Q = np.einsum("tik,tjk->tij", W, W)
-        A = W[..., : setting.teachers] @ weights.root.T
-        test, train = test_losses(Q, A), process.loss[:n]
+        R = W[..., : setting.teachers] @ weights.root.T
+        test, train = test_losses(Q, R), 0.5 * process.loss[:n]
         C, _ = weights.overlaps(saved)
         return {
             "train_loss": train[saved],
             "test_loss": test[saved],
             "leading_gap": self._leading_gap(saved),
             "Q": Q[saved],
-            "A": A[saved],
+            "R": R[saved],
             "C": C,
             "C_g": gram(process.g[saved], mean=True),
             "R_w": weights.R_w[saved][:, :, saved],
@@ -95,118 +165,49 @@ class Batch:
         }
 
     def _leading_gap(self, saved) -> np.ndarray:
-        """(2/γ) Σ_{s<t} τ_s Σ_ij R_w,ij(t, s) C_g,ij(t, s)."""
+        """(1/γ) Σ_{s<t} τ_s Σ_ij R_w,ij(t, s) C_g,ij(t, s)."""
         g, kernel, K = self.process.g, self.weights.kernel, self.setting.hidden
         gap = np.zeros(len(saved))
         for index, t in enumerate(saved):
             forces = kernel[t, :, :t].reshape(K, t * K) @ g[:t].reshape(t * K, self.process.samples)
-            gap[index] = 2 * np.sum(forces * g[t]) / self.process.samples
+            gap[index] = np.sum(forces * g[t]) / self.process.samples
         return gap
 
 
-def solve(problem, method: Sampling, save_at, seed: int, report) -> Curves:
-    """All observables at the recorded states: means over batches, with standard errors."""
-    grid = time_grid(problem, method)
-    saved = grid.saved(save_at)
-    made, start = equations(problem)
-    last = int(saved[-1])
-    setting = Setting(
-        made,
-        *(np.asarray(x) for x in start),
-        ratio=float(problem.data.ratio),
-        tau=grid.tau[:last],
-        decay=float(problem.training.weight_decay),
-        noise=float(problem.data.noise),
-    )
-    needed = workers(method.batches) * setting.memory(method.samples)
-    needed += 8.0 * 6 * method.batches * (len(saved) * setting.hidden) ** 2
-    require_memory(
-        needed,
-        f"{last} steps with {method.samples} samples",
-        "use fewer samples, larger steps or fewer recorded times",
-    )
-    test_losses = _test_losses(problem)
-    seeds = np.random.SeedSequence(seed).spawn(method.batches)
-
-    def run(index: int, advance):
-        batch = method.batch(setting, seeds[index], advance)
-        kept = saved[saved < batch.reached]
-        # Not the process itself, whose samples would outlive their batch.
-        return batch.arrays(kept, test_losses), batch.health(), batch.reached
-
-    results = in_threads(run, method.batches, report)
-    reached = min(result[2] for result in results)
-    watched = _watch([result[1] for result in results], setting, grid, reached)
-    if reached <= last and grid.axis == "time":
-        raise NotConverged(
-            f"single samples explode at time {grid.times[reached]:.4g}, which gradient flow never does: the step is "
-            f"too long for them; {watched['advice']}"
-        )
-    kept = saved[saved < reached]
-    arrays, errors = _mean_and_error([result[0] for result in results], kept, reached, grid.times)
-    warnings = watched.pop("warnings")
-    evidence = {
-        "samples": method.samples,
-        "batches": method.batches,
-        "time_steps": last,
-        "size_symbol": "D",
-        "largest_curvature": watched["largest_curvature"],
-        "largest_share": watched["largest_share"],
-    }
-    return Curves(
-        observables(arrays, grid.axis, errors),
-        grid.times[kept],
-        axis=grid.axis,
-        axis_words=grid.words,
-        coordinates={f"{grid.axis}2": grid.times[kept]},
-        diverged_at=float(grid.times[saved[len(kept)]]) if len(kept) < len(saved) else None,
-        evidence=evidence | ({"warnings": warnings} if warnings else {}),
-    )
-
-
 @eqx.filter_jit
-def _losses(made: Equations, v, rule, Q, A):
+def _losses(made: Equations, v, rule, Q, R):
     def one(pair):
-        return 2 * made.test_loss(OrderParameters(pair[0], pair[1], v), rule)
+        return made.test_loss(OrderParameters(pair[0], pair[1], v), rule)
 
-    return jax.lax.map(one, (Q, A))
+    return jax.lax.map(one, (Q, R))
 
 
 def _test_losses(problem) -> Callable:
-    """⟨(y − ŷ)²⟩ on clean labels from Q (n, K, K) and A (n, K, M)."""
+    """½⟨(y − ŷ)²⟩ on clean labels from Q (n, K, K) and R (n, K, M)."""
     made, start = equations(problem)
     rule = None
     if not closed_form(made.student, made.teacher):
         rule = gaussian_rule(sum(start.R.shape), 2**12, 1, seed=0).replicate(0)
-    return lambda Q, A: np.asarray(_losses(made, start.v, rule, Q, A))
+    return lambda Q, R: np.asarray(_losses(made, start.v, rule, Q, R))
 
 
-def _mean_and_error(batches: list[dict], kept, reached: int, times) -> tuple[dict, dict]:
-    """Means over batches, and their standard errors from the spread."""
-    count, size = len(batches), len(kept)
-
-    def cut(name: str, values):
-        values = values[:size]
-        return values[..., :size, :] if name in ("C", "C_g", "R_w", "R_h") else values
-
-    curves = {
-        name: np.stack([b.pop(name)[:reached] for b in batches]) for name in ("train", "test")
-    }
-    arrays, errors = {}, {}
-    for name in batches[0]:
-        values = np.stack([cut(name, batch[name]) for batch in batches])
-        arrays[name], errors[name] = mean_and_error(values)
-    # A drop is not linear in the curve: it is that of the mean curve, with its error by the jackknife.
-    every = drops(times[:reached], curves["train"].mean(0), curves["test"].mean(0))
+def _drops(outcomes: list[Outcome], times) -> tuple[dict, dict]:
+    """When the losses of the mean curve drop, and the errors by the jackknife: a drop is not linear in the curve."""
+    train, test = (
+        np.stack([getattr(outcome, name)[: len(times)] for outcome in outcomes])
+        for name in ("train", "test")
+    )
+    count = len(outcomes)
+    values = drops(times, train.mean(0), test.mean(0))
     without = [
-        drops(times[:reached], *((c.sum(0) - c[i]) / (count - 1) for c in curves.values()))
+        drops(times, *((losses.sum(0) - losses[i]) / (count - 1) for losses in (train, test)))
         for i in range(count)
     ]
-    for name, value in every.items():
+    errors = {}
+    for name in values:
         spread = np.array([one[name] for one in without])
-        arrays[name] = value
         errors[name] = np.sqrt((count - 1) * np.mean((spread - spread.mean()) ** 2))
-    return arrays, errors
+    return {name: np.asarray(value) for name, value in values.items()}, errors
 
 
 def _watch(batches: list[Health], setting: Setting, grid, reached: int) -> dict:

@@ -59,11 +59,8 @@ def parity(activation: Activation) -> int:
     return next((sign for sign in (1, -1) if np.all(np.abs(right - sign * left) <= scale)), 0)
 
 
-def _states(network, observables) -> np.ndarray:
-    """Q, R (A on a dataset) and v at all records; a fixed readout need not be recorded."""
-    arrays = [
-        np.asarray(observables[name].values) for name in ("Q", "R" if "R" in observables else "A")
-    ]
-    count = len(arrays[0])
-    v = observables["v"].values if "v" in observables else np.tile(network.readout, (count, 1))
-    return np.concatenate([np.reshape(x, (count, -1)) for x in (*arrays, np.asarray(v))], axis=1)
+def _states(network, arrays) -> np.ndarray:
+    """Q, R and v at all records; a fixed readout need not be recorded."""
+    Q, R = arrays["Q"], arrays["R"]
+    v = arrays["v"] if "v" in arrays else np.tile(network.readout, (len(Q), 1))
+    return np.concatenate([np.reshape(x, (len(Q), -1)) for x in (Q, R, v)], axis=1)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.numerics.times import resolve_steps, resolve_times
 from learndyn.part import Part, field, number, optional
 from learndyn.training import as_schedule, rates
 
@@ -45,19 +44,6 @@ class Grid(NamedTuple):
     axis: str
     times: np.ndarray
     tau: np.ndarray
-
-    @property
-    def words(self) -> str:
-        """What the axis is."""
-        return "time t" if self.axis == "time" else "training step"
-
-    def saved(self, save_at) -> np.ndarray:
-        """The states that `save_at` asks for: steps, or the states nearest to the times."""
-        if self.axis == "step":
-            return resolve_steps(save_at, len(self.tau))
-        wanted = resolve_times(save_at, float(self.times[-1]))
-        middle = 0.5 * (self.times[1:] + self.times[:-1])
-        return np.unique(np.searchsorted(middle, wanted))
 
 
 def time_grid(problem, method: TimeSteps) -> Grid:

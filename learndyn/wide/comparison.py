@@ -6,11 +6,18 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from learndyn.core.record import Record
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
 from learndyn.errors import NoTheory, ProblemError
-from learndyn.simulate import simulate
 from learndyn.solution import Solution
-from learndyn.solve import solve
-from learndyn.wide.methods import GradientIndependence, KernelEvolution, Perturbative, StaticKernel
+from learndyn.wide.methods import (
+    GradientIndependence,
+    InBatches,
+    Perturbative,
+    StaticKernel,
+    automatic,
+)
 from learndyn.wide.network import Wide
 
 COMPARED = ("train_loss", "prediction", "test_prediction", "kernel", "Phi")
@@ -43,8 +50,11 @@ def approximations(
     if not isinstance(problem.network, Wide):
         kind = type(problem.network).__name__
         raise ProblemError("problem.network", kind, "must be a Wide network")
+    full_theory = automatic(problem, Record.of(problem.training, save_at))
+    if isinstance(full_theory, InBatches):
+        full_theory = dataclasses.replace(full_theory, samples=samples)
     methods = [
-        KernelEvolution(samples=samples),
+        full_theory,
         GradientIndependence(samples=samples),
         Perturbative(),
         StaticKernel(),
@@ -56,7 +66,7 @@ def approximations(
             solutions[name] = solve(problem, method, save_at=save_at)
         except NoTheory as error:
             left_out[name] = str(error)
-    full = solutions["KernelEvolution"]
+    full = solutions[type(full_theory).__name__]
     runs = simulate(problem, size, seeds, save_at=save_at) if size else None
     rows = {}
     for name, solution in solutions.items():

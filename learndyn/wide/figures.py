@@ -9,13 +9,13 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from learndyn.activations import as_activation
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
 from learndyn.data import Points
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.plotting import COLOURS, SAMPLED_BAND, THEORY_COLOUR, draw_points, finish_panel
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
 from learndyn.solution import Solution
-from learndyn.solve import solve
 from learndyn.training import GradientDescent
 from learndyn.wide.finite import WideDescent
 from learndyn.wide.methods import (

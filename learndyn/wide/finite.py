@@ -24,18 +24,18 @@ import numpy as np
 from scipy.linalg import get_blas_funcs
 
 from learndyn.activations.values import with_slope
+from learndyn.core.method import Ensemble, Simulator
+from learndyn.core.progressing import Diverged, Products, Trainee
 from learndyn.deep_linear.delayed import rows_times
 from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.numerics.gram import gram
-from learndyn.numerics.times import resolve_steps, resolve_times
-from learndyn.part import Part, boolean, field, whole
-from learndyn.theory import Curves, Trainer
-from learndyn.training import GradientDescent, as_schedule, rates
+from learndyn.part import boolean, field, whole
+from learndyn.training import GradientDescent, PerStepRule, as_schedule
 from learndyn.wide import finite_responses
-from learndyn.wide.evolution import tangent_kernel
 from learndyn.wide.finite_responses import Tangents
-from learndyn.wide.observables import kernel_summaries, losses, observables
+from learndyn.wide.kernels import tangent_kernel, with_summaries
+from learndyn.wide.observables import losses
 from learndyn.wide.setting import Setting, setting
 
 (_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
@@ -45,19 +45,6 @@ TOLERANCE = 1e-5
 """The error of the outputs in a step of gradient flow."""
 SHORT, SHORTEST = 1 / 32, 1e-4
 """Steps that short, in units of the first, may have a hundred times that error, as kinks of φ make; or any."""
-
-
-class WideDescent(Part):
-    """Gradient descent on the weights, or gradient flow where training has a `time`.
-
-    The preactivations of the first `samples` neurons of every layer are recorded. With `responses` it also measures A
-    and B, by tangents of the run along `probes` random directions for every recorded step, layer, point and output, and
-    for every step, layer and point; record few steps.
-    """
-
-    samples: int = field(whole(0), default=0)
-    responses: bool = field(boolean, default=False)
-    probes: int = field(whole(1), default=1)
 
 
 class Fields(NamedTuple):
@@ -187,27 +174,31 @@ def draw(made: Setting, inputs: int, width: int, seed: int) -> tuple[Weights, np
     return Weights(made, W, b, w), noise
 
 
-class Trainee:
-    """One network in training on the first P points of x, and what it recorded."""
+class Network(Trainee):
+    """One network in training on the first P points of x."""
 
-    def __init__(self, made: Setting, weights: Weights, x, centered: bool, count: int, samples):
-        self.made, self.weights, self.x = made, weights, x
+    def __init__(self, problem, made: Setting, x, size: int, method, recorded, seed: int):
+        super().__init__(len(recorded))
+        self.problem, self.made, self.x, self.training = problem, made, x, problem.training
+        self.theta, self.noise = draw(made, x.shape[1], size, seed)
+        self.samples, self.recorded, self.method, self.seed = method.samples, recorded, method, seed
         self.origin = np.zeros((made.points, made.outputs))
-        if centered:
+        self.buffer = self.theta.zeros() if self.training.momentum else None
+        self.tangents, self.followed = None, -1
+
+    def begin(self):
+        if self.problem.network.centered:
             self.origin = np.concatenate([fields.f for fields in self._all_fields()])
-        L, p, N = made.depth, made.points, weights.w.shape[1]
-        self.f = np.empty((count, p, made.outputs))
-        self.phi = np.empty((L, count, p, N))
-        self.g = np.empty((L, count, p, made.outputs, N))
-        self.h = np.empty((L, count, p, samples))
-        self.reached = 0
-        self.scale = self.loss() + 1
+        if self.method.responses:
+            given = (self.recorded, self.method.probes, self.seed)
+            self.tangents = Tangents(self.made, self.training, self, *given)
+        self.scale = self._loss() + 1
 
     def _all_fields(self, trained: Fields | None = None) -> list[Fields]:
         """The fields of the trained points, unless they are given, and of the test points, if there are any."""
         P, x = self.made.trained, self.x
-        found = [trained or self.weights.forward(x[:P])]
-        return [*found, self.weights.forward(x[P:])] if len(x) > P else found
+        found = [trained or self.theta.forward(x[:P])]
+        return [*found, self.theta.forward(x[P:])] if len(x) > P else found
 
     def look(self, weights: Weights) -> tuple[Fields, np.ndarray]:
         """The fields of the trained points, and their outputs as they are counted."""
@@ -220,118 +211,182 @@ class Trainee:
         fields, f = self.look(weights)
         return weights.force(fields, self.made.loss.force(f))
 
-    def loss(self) -> float:
+    def _loss(self) -> float:
         """𝓛 of the trained points."""
-        return float(self.made.loss.value(self.look(self.weights)[1]))
+        return float(self.made.loss.value(self.look(self.theta)[1]))
 
-    def fastest(self) -> float:
+    def measure(self):
+        """Fields of all points: outputs, and the vectors of which kernels are the products."""
+        rows = [
+            (fields, self.theta.gradients(fields))
+            for fields in self._all_fields(self.trained_fields())
+        ]
+        L = self.made.depth
+
+        def layer(pick) -> list[np.ndarray]:
+            return [np.concatenate([pick(*row, ell) for row in rows]) for ell in range(L)]
+
+        f = np.concatenate([fields.f for fields, _ in rows]) - self.origin
+        found = {
+            "f": f,
+            "Phi": Products(layer(lambda fields, g, ell: fields.phi[ell + 1])),
+            "G": Products(layer(lambda fields, g, ell: g[ell])),
+        }
+        if self.samples:
+            h = layer(lambda fields, g, ell: fields.h[ell][:, : self.samples])
+            found["preactivation"] = np.stack(h)
+        return found
+
+    def trained_fields(self) -> Fields | None:
+        """The fields of the trained points, where they are known already."""
+        return None
+
+    def finish(self, arrays):
+        f = arrays.pop("f")
+        found = losses(self.made.loss, f, self.problem.data.test_targets)
+        found |= with_summaries(self.made, arrays.pop("Phi"), arrays.pop("G"))
+        if "preactivation" in arrays:
+            found["preactivation"] = np.moveaxis(arrays["preactivation"], 0, 1)
+        if self.tangents is not None:
+            found |= self.tangents.arrays(len(f))
+        return found
+
+    def observe(self):
+        """Movement is left out: it is that from the first state that was kept."""
+        return {name: x for name, x in super().observe().items() if name != "movement"}
+
+    def weights(self):
+        """W0 …, biases b0 … if there are any, and the readout w."""
+        theta = self.theta
+        found = {f"W{ell}": W.copy() for ell, W in enumerate(theta.W)}
+        return (
+            found | {f"b{ell}": b.copy() for ell, b in enumerate(theta.b)} | {"w": theta.w.copy()}
+        )
+
+    def sample(self, count):
+        """The first of the trained points."""
+        P = self.made.trained
+        return {"x": self.x[:P][:count].copy(), "y": self.made.loss.targets[:count].copy()}
+
+
+class Descending(Network):
+    """Gradient descent: B ← βB + η·force, θ ← (1 − ηλ)θ + B + √(2ητ)ζ."""
+
+    now: int = 0
+
+    def begin(self):
+        super().begin()
+        self.rule = PerStepRule.of(self.training)
+        self._look()
+
+    def _look(self) -> None:
+        self.fields, self.f = self.look(self.theta)
+        if diverged(self.made.loss.value(self.f), self.scale):
+            raise Diverged
+
+    def trained_fields(self):
+        return self.fields
+
+    def move(self, until, report):
+        training, weights = self.training, self.theta
+        while self.now < until:
+            self._follow(None)
+            rate, momentum, decay = (x[self.now] for x in self.rule)
+            force = weights.force(self.fields, self.made.loss.force(self.f))
+            keep = 1 - rate * decay
+            if self.buffer is None:
+                weights.move(keep, [(rate, force)])
+            else:
+                self.buffer.move(momentum, [(rate, force)])
+                weights.add(keep, self.buffer)
+            if training.noise:
+                weights.shake(math.sqrt(2 * rate * training.noise), self.noise)
+            self.now += 1
+            self._look()
+            report(self.now)
+
+    def _follow(self, record: int | None) -> None:
+        """Move the tangents past the present step, once."""
+        if self.tangents is None or self.followed == self.now or self.now > self.recorded[-1]:
+            return
+        reached = int(np.count_nonzero(self.recorded <= self.now))
+        self.tangents.step(self.now, self.theta, record, reached)
+        self.followed = self.now
+
+    def measure(self):
+        if self.now in self.recorded:
+            self._follow(int(np.searchsorted(self.recorded, self.now)))
+        return super().measure()
+
+    def after(self):
+        return self.now + 1
+
+    def change(self, problem):
+        """Other rates, momentum, decay or noise from now on."""
+        if problem.data != self.problem.data:
+            raise ProblemError(
+                "data", problem.data, "must stay as they are in the middle of training"
+            )
+        self.problem, self.training = problem, problem.training
+        self.rule = self.rule.until(self.now, problem.training)
+        if problem.training.momentum and self.buffer is None:
+            self.buffer = self.theta.zeros()
+
+
+class Flowing(Network):
+    """Gradient flow: dθ/dt = η(t)(force − λθ); a step adapts to what two halves of it give."""
+
+    now: float = 0.0
+
+    def begin(self):
+        super().begin()
+        self.rate, self.decay = as_schedule(self.training.learning_rate), self.training.weight_decay
+        end = self.training.time
+        largest = float(np.max(np.asarray(self.rate(np.linspace(0.0, end, 1001)))))
+        fastest = largest * (self._fastest() + self.decay)
+        self.dt = FLOW_STEP / fastest if fastest > 0 else math.inf
+        self.short, self.shortest = SHORT * self.dt, SHORTEST * self.dt
+        self.kinks = sorted(self.training.breakpoints(end))
+
+    def _fastest(self) -> float:
         """The largest eigenvalue of the tangent kernel on the trained points, times the scale of the loss."""
         P, C = self.made.trained, self.made.outputs
-        fields = self.weights.forward(self.x[:P])
+        fields = self.theta.forward(self.x[:P])
         Phi = np.stack([gram(phi, mean=True) for phi in fields.phi[1:]])
-        G = np.stack([gram(g, mean=True) for g in self.weights.gradients(fields)])
+        G = np.stack([gram(g, mean=True) for g in self.theta.gradients(fields)])
         part = self.made._replace(K=self.made.K[:P, :P])
         kernel = tangent_kernel(part, Phi[:, None], G[:, None]).reshape(P * C, P * C)
         if not np.all(np.isfinite(kernel)):
             return math.inf
         return self.made.loss.scale * float(np.linalg.eigvalsh(kernel)[-1])
 
-    def record(self, trained: Fields | None = None) -> None:
-        """Record the present state at all points; the fields of the trained ones may be given."""
-        i, first = self.reached, 0
-        for fields in self._all_fields(trained):
-            rows = slice(first, first + len(fields.f))
-            first = rows.stop
-            self.f[i, rows] = fields.f - self.origin[rows]
-            for ell, g in enumerate(self.weights.gradients(fields)):
-                self.phi[ell, i, rows] = fields.phi[ell + 1]
-                self.g[ell, i, rows] = g
-                self.h[ell, i, rows] = fields.h[ell][:, : self.h.shape[-1]]
-        self.reached += 1
+    def move(self, until, report):
+        for stop in [*(kink for kink in self.kinks if self.now < kink < until), until]:
+            while self.now < stop:
+                self._step_towards(stop)
+                report(self.now)
 
-    def arrays(self, test_targets) -> dict:
-        """The observables of `learndyn.wide.observables`, at the states that were reached."""
-        n = self.reached
-        now = np.arange(n)
-        Phi = np.stack([gram(phi[:n], mean=True) for phi in self.phi])
-        G = np.stack([gram(g[:n], mean=True) for g in self.g])
-        equal = Phi[:, now, :, now].transpose(1, 0, 2, 3)
-        gradients = G[:, now, :, :, now].transpose(1, 0, 2, 3, 4, 5)
-        found = losses(self.made.loss, self.f[:n], test_targets) | {
-            "kernel": tangent_kernel(self.made, equal, gradients),
-            "Phi": Phi,
-            "G": G,
-        }
-        if self.h.shape[-1]:
-            found["preactivation"] = self.h[:, :n]
-        return found | kernel_summaries(equal, self.made.loss.targets)
-
-
-def descend(
-    trainee: Trainee,
-    training: GradientDescent,
-    steps,
-    noise,
-    report,
-    tangents: Tangents | None = None,
-) -> None:
-    """B ← βB + η·force, θ ← (1 − ηλ)θ + B + √(2ητ)ζ, recorded at `steps`."""
-    weights, last = trainee.weights, int(steps[-1])
-    eta = np.asarray(rates(training, last), dtype=float)
-    buffer = weights.zeros() if training.momentum else None
-    for step in range(last + 1):
-        fields, f = trainee.look(weights)
-        if diverged(trainee.made.loss.value(f), trainee.scale):
+    def _step_towards(self, stop: float) -> None:
+        """One step that was accurate enough, or a shorter one to try next."""
+        pieces = max(1, math.ceil((stop - self.now) / self.dt * (1 - 1e-12)))
+        step = (stop - self.now) / pieces
+        moved, error = _attempt(self, self.rate, self.decay, self.now, step)
+        better = 0.9 * (TOLERANCE / error) ** 0.2 if error > 0 else math.inf
+        better = step * min(max(better, 0.2), 4.0)
+        allowed = TOLERANCE * (1 if step > self.short else 100)
+        if error > allowed and step > self.shortest:
+            self.dt = max(better, self.shortest)
             return
-        record = trainee.reached if step == steps[trainee.reached] else None
-        if record is not None:
-            trainee.record(fields)
-        if tangents is not None:
-            tangents.step(step, weights, record, trainee.reached)
-        if step < last:
-            rate, force = eta[step], weights.force(fields, trainee.made.loss.force(f))
-            keep = 1 - rate * training.weight_decay
-            if buffer is None:
-                weights.move(keep, [(rate, force)])
-            else:
-                buffer.move(training.momentum, [(rate, force)])
-                weights.add(keep, buffer)
-            if training.noise:
-                weights.shake(math.sqrt(2 * rate * training.noise), noise)
-        report((step + 1) / (last + 1))
+        self.theta.move(*moved)
+        self.now = stop if pieces == 1 else self.now + step
+        if diverged(self._loss(), self.scale):
+            raise Diverged
+        # A step that a recorded time cut short says little against the longer one.
+        longer = better > step
+        self.dt = max(self.dt, better) if longer else max(better, min(step, self.short))
 
 
-def flow(trainee: Trainee, training: GradientDescent, times, report) -> None:
-    """dθ/dt = η(t)(force − λθ), recorded at `times`; a step adapts to what two halves of it give."""
-    rate, decay = as_schedule(training.learning_rate), training.weight_decay
-    largest = float(np.max(np.asarray(rate(np.linspace(0.0, times[-1], 1001)))))
-    fastest = largest * (trainee.fastest() + decay)
-    dt = FLOW_STEP / fastest if fastest > 0 else math.inf
-    short, shortest = SHORT * dt, SHORTEST * dt
-    time, wanted = 0.0, set(times.tolist())
-    for stop in sorted({0.0} | wanted | set(training.breakpoints(times[-1]))):
-        while time < stop:
-            pieces = max(1, math.ceil((stop - time) / dt * (1 - 1e-12)))
-            step = (stop - time) / pieces
-            moved, error = _attempt(trainee, rate, decay, time, step)
-            better = 0.9 * (TOLERANCE / error) ** 0.2 if error > 0 else math.inf
-            better = step * min(max(better, 0.2), 4.0)
-            allowed = TOLERANCE * (1 if step > short else 100)
-            if error > allowed and step > shortest:
-                dt = max(better, shortest)
-                continue
-            trainee.weights.move(*moved)
-            time = stop if pieces == 1 else time + step
-            if diverged(trainee.loss(), trainee.scale):
-                return
-            # A step that a recorded time cut short says little against the longer one.
-            dt = max(dt, better) if better > step else max(better, min(step, short))
-            report(time / times[-1])
-        if stop in wanted:
-            trainee.record()
-
-
-def _attempt(trainee: Trainee, rate: Callable, decay: float, time: float, dt: float):
+def _attempt(trainee: Network, rate: Callable, decay: float, time: float, dt: float):
     """A move by two Runge–Kutta steps dt/2, and the error of its outputs, from one step dt.
 
     States are combinations of θ and all forces so far: vectors with the coefficient of θ first.
@@ -340,7 +395,7 @@ def _attempt(trainee: Trainee, rate: Callable, decay: float, time: float, dt: fl
     unit = np.eye(12)
 
     def state(x) -> Weights:
-        return trainee.weights.shifted(x[0], terms(x) if forces else [])
+        return trainee.theta.shifted(x[0], terms(x) if forces else [])
 
     def terms(x) -> list[tuple[float, Force]]:
         return [(a, F) for a, F in zip(x[1:], forces, strict=False) if a] or [(0.0, forces[0])]
@@ -376,61 +431,46 @@ def memory(made: Setting, inputs: int, width: int, count: int, copies: int) -> f
     return 8.0 * (weights + vectors + kernels)
 
 
-def finite(problem, size: int, method: WideDescent, save_at) -> Trainer:
-    """What trains one network: `run(seed, report) -> Curves`, and the memory for it."""
-    training = problem.training
-    flowing = training.time is not None
-    if flowing:
-        for name in ("momentum", "noise"):
-            if value := getattr(training, name):
-                allowed = "must be 0 in gradient flow; give training steps instead of a time"
-                raise ProblemError(f"training.{name}", value, allowed)
-    if method.samples > size:
-        raise ProblemError(
-            "WideDescent.samples", method.samples, f"must be at most {size}, the width"
-        )
-    if method.responses:
-        finite_responses.check(problem)
-    times = (
-        resolve_times(save_at, training.time) if flowing else resolve_steps(save_at, training.steps)
-    )
-    made = setting(problem, 1, GradientDescent(1.0, steps=1))
-    x = np.ascontiguousarray(problem.data.all_inputs(), dtype=float)
-    copies = 2 if flowing or training.momentum or training.noise else 1
-    needed = memory(made, x.shape[1], size, len(times), copies)
-    axis = "time" if flowing else "step"
-    what = f"training networks of width {size} on {made.points} points, recorded at {len(times)} {axis}s"
-    if method.responses:
-        sizes = (size, len(times), int(times[-1]), method.probes)
-        needed += finite_responses.memory(made, *sizes)
-        what = f"{what} with responses"
+class WideDescent(Simulator):
+    """Gradient descent on the weights, or gradient flow where training has a `time`.
 
-    def run(seed: int, report) -> Curves:
-        weights, noise = draw(made, x.shape[1], size, seed)
-        with np.errstate(over="ignore", invalid="ignore"):
-            trainee = Trainee(
-                made, weights, x, problem.network.centered, len(times), method.samples
-            )
-            tangents = None
-            if method.responses:
-                tangents = Tangents(made, training, trainee, times, method.probes, seed)
-            if flowing:
-                flow(trainee, training, times, report)
-            else:
-                descend(trainee, training, times, noise, report, tangents)
-        reached = trainee.reached
-        arrays = trainee.arrays(problem.data.test_targets)
-        if tangents is not None:
-            arrays |= tangents.arrays(reached)
-        return Curves(
-            observables(arrays, axis),
-            times[:reached],
-            axis=axis,
-            axis_words="time t (gradient flow)" if flowing else None,
-            diverged_at=float(times[reached]) if reached < len(times) else None,
-            coordinates={"layer": np.arange(1, made.depth + 1), f"{axis}2": times[:reached]},
-            evidence={"size_symbol": "N"},
-        )
+    The preactivations of the first `samples` neurons of every layer are recorded. With `responses` it also measures A
+    and B, by tangents of the run along `probes` random directions for every recorded step, layer, point and output, and
+    for every step, layer and point; record few steps.
+    """
 
-    advice = "use a smaller width or record fewer states (save_at)"
-    return Trainer(run, needed, what, advice)
+    samples: int = field(whole(0), default=0)
+    responses: bool = field(boolean, default=False)
+    probes: int = field(whole(1), default=1)
+
+    def ensemble(self, problem, size, record):
+        training, flowing = problem.training, record.axis == "time"
+        if flowing:
+            for name in ("momentum", "noise"):
+                if value := getattr(training, name):
+                    allowed = "must be 0 in gradient flow; give training steps instead of a time"
+                    raise ProblemError(f"training.{name}", value, allowed)
+        if self.samples > size:
+            allowed = f"must be at most {size}, the width"
+            raise ProblemError("WideDescent.samples", self.samples, allowed)
+        if self.responses:
+            finite_responses.check(problem)
+        made = setting(problem, 1, GradientDescent(1.0, steps=1))
+        x = np.ascontiguousarray(problem.data.all_inputs(), dtype=float)
+        copies = 2 if flowing or training.momentum or training.noise else 1
+        needed = memory(made, x.shape[1], size, len(record), copies)
+        what = f"training networks of width {size} on {made.points} points"
+        what = f"{what}, recorded at {len(record)} {record.axis}s"
+        if self.responses:
+            sizes = (size, len(record), int(record.last), self.probes)
+            needed += finite_responses.memory(made, *sizes)
+            what = f"{what} with responses"
+        network = Flowing if flowing else Descending
+        return Ensemble(
+            lambda seed: network(problem, made, x, size, self, record.at, seed),
+            record,
+            needed,
+            what,
+            "use a smaller width or record fewer states (save_at)",
+            labels={"layer": np.arange(1, made.depth + 1)},
+        )

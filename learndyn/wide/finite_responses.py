@@ -31,7 +31,7 @@ from learndyn.activations import Relu
 from learndyn.activations.values import with_curvature
 from learndyn.errors import ProblemError
 from learndyn.training import impulse_response
-from learndyn.wide.evolution import is_linear
+from learndyn.wide.kernels import is_linear
 from learndyn.wide.setting import Loss, Setting
 
 
@@ -116,7 +116,7 @@ class Tangents:
 
     def __init__(self, made: Setting, training, trainee, recorded, probes: int, seed: int):
         self.made, self.x, self.origin, self.probes = made, trainee.x, trainee.origin, probes
-        width = trainee.weights.w.shape[1]
+        width = trainee.theta.w.shape[1]
         P, p, C, L, n = made.trained, made.points, made.outputs, made.depth, len(recorded)
         self.last = int(recorded[-1])
         self.kappa = np.asarray(impulse_response(training, self.last)[0])

@@ -16,15 +16,13 @@ the step alone, and the standard error about samples.
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.core.curves import Curves, Extrapolated, extrapolated
+from learndyn.core.record import Record
 from learndyn.errors import NotConverged, ProblemError
-from learndyn.numerics.richardson import richardson
-from learndyn.numerics.statistics import mean_and_error
-from learndyn.numerics.times import DEFAULT_COUNT, resolve_times
-from learndyn.theory import Curves
+from learndyn.numerics.times import DEFAULT_COUNT, linear_times
 from learndyn.training import GradientDescent, PerStep, as_schedule
 from learndyn.wide.setting import setting
 
@@ -32,16 +30,9 @@ HALVINGS = 3
 """So often are steps halved before the solver gives up."""
 JUDGED = ("prediction", "train_loss", "test_prediction", "test_loss")
 NOISE = 3.0
-"""A change below so many of its own standard errors is none of the step."""
+"""Changes smaller than this many standard errors are not attributed to the step size."""
 FIRST_STEP = 0.5
 """The first step, times the largest eigenvalue of the dynamics at the start."""
-
-
-class Descent(NamedTuple):
-    """The curves of descent, and where they were sampled the values of every batch (a first axis more)."""
-
-    curves: Curves
-    batches: dict[str, np.ndarray]
 
 
 def in_steps(problem, times: np.ndarray, dt: float, halvings: int):
@@ -74,39 +65,47 @@ def first_step(problem) -> float:
     return FIRST_STEP / fastest if fastest > 0 else problem.training.time
 
 
-def flow(problem, save_at, tolerance: float, report, solve: Callable, costly: bool) -> Curves:
-    """Gradient flow at the recorded times; `solve(problem, steps, report) -> Descent` is descent.
+def flow(
+    problem, record: Record, tolerance: float, report, solve: Callable[..., Curves], costly: bool
+) -> Curves:
+    """Gradient flow at the recorded times; `solve(problem, record, report)` is descent.
 
     Every recorded time needs a step that ends there: where steps are `costly`, no more times are recorded than the
-    first steps have, unless `save_at` asks for them.
+    first steps have, unless someone asked for them.
     """
     for name in ("momentum", "noise"):
         if getattr(problem.training, name):
             allowed = "must be 0 in gradient flow; give training steps instead of a time"
             raise ProblemError(f"training.{name}", getattr(problem.training, name), allowed)
-    dt = first_step(problem)
-    if save_at is None and costly:
-        save_at = min(int(np.ceil(problem.training.time / dt)) + 1, DEFAULT_COUNT)
-    times = resolve_times(save_at, problem.training.time)
+    dt, end = first_step(problem), problem.training.time
+    if costly and not record.chosen:
+        count = min(int(np.ceil(end / dt)) + 1, DEFAULT_COUNT)
+        record = record.moved_to(linear_times(end, count))
     total = 8.0 ** (HALVINGS + 2)
-    grids: list[Descent] = []
+    grids: list[Curves] = []
     errors = [np.inf]
     for halvings in range(HALVINGS + 3):
-        descent, states = in_steps(problem, times, dt, halvings)
+        descent, states = in_steps(problem, record.at, dt, halvings)
         done = 8.0 ** (halvings - 1) / total
         share = 8.0**halvings / total
-        found = solve(descent, states, lambda x, a=done, b=share: report(a + b * x))
-        if found.curves.diverged_at is not None:
+        found = solve(descent, Record("step", states), lambda x, a=done, b=share: report(a + b * x))
+        if found.diverged_at is not None:
             grids.clear()
             continue
-        grids = [*grids[-2:], found]
+        # A response to one step has no limit of small steps.
+        kept = found.restricted(found.arrays.keys() - {"A", "B"})
+        grids = [*grids[-2:], dataclasses.replace(kept, record=record)]
         if len(grids) < 3:
             continue
-        extrapolated, accuracy, worst = _extrapolated(grids)
-        errors.append(worst)
-        if worst <= tolerance:
-            evidence = {"accuracy": accuracy, "steps": int(states[-1])}
-            return _against_time(found.curves, extrapolated, times, evidence)
+        result = extrapolated(grids, aside=("preactivation",))
+        errors.append(_worst(result))
+        if errors[-1] <= tolerance:
+            known = found.evidence.get("accuracy", {})
+            accuracy = {
+                name: float(np.max(np.abs(change), initial=0.0)) + known.get(name, 0.0)
+                for name, change in result.change.items()
+            }
+            return result.curves.told(accuracy=accuracy, steps=int(states[-1]))
     raise NotConverged(_why(errors, tolerance, bool(grids and grids[-1].batches)))
 
 
@@ -129,57 +128,16 @@ def _why(errors: list[float], tolerance: float, sampled: bool) -> str:
     return known + "use a larger tolerance or a shorter time"
 
 
-def _against_time(descent: Curves, observables: dict, times: np.ndarray, evidence: dict) -> Curves:
-    """The curves of descent with these observables, on the axis of time."""
-    axis = {"step": "time", "step2": "time2"}
-    named = {
-        name: dataclasses.replace(x, dims=tuple(axis.get(d, d) for d in x.dims))
-        for name, x in observables.items()
-    }
-    coordinates = {axis.get(k, k): v for k, v in descent.coordinates.items()}
-    return dataclasses.replace(
-        descent,
-        observables=named,
-        times=times,
-        axis="time",
-        axis_words="time t (gradient flow)",
-        coordinates=coordinates | {"time2": times},
-        evidence=descent.evidence | evidence,
-    )
-
-
-def _extrapolated(grids: list[Descent]):
-    """Observables to second order, their accuracy, and the worst relative one beyond what is noise."""
-    found, accuracy, worst = {}, {}, 0.0
-    for name, finest in grids[-1].curves.observables.items():
-        if name in ("A", "B"):  # a response to one step has no limit of small steps
+def _worst(result: Extrapolated) -> float:
+    """The largest change by the finest step, beyond what is noise, relative to the largest value."""
+    worst = 0.0
+    for name in JUDGED:
+        if name not in result.change:
             continue
-        if name == "preactivation":
-            found[name] = finest
-            continue
-        shape = np.asarray(finest.values).shape
-        coarse, middle, fine = (_by_batch(grid, name).reshape(-1, *shape) for grid in grids)
-        values, second = (richardson(x).values for x in ((coarse, middle, fine), (middle, fine)))
-        if len(values) > 1:
-            mean, error = mean_and_error(values)
-            change, noise = mean_and_error(values - second)
-        else:
-            mean, error = values[0], None
-            change, noise = (values - second)[0], np.zeros(shape)
-        found[name] = dataclasses.replace(finest, values=mean, error=error)
-        of_descent = grids[-1].curves.evidence.get("accuracy", {}).get(name, 0.0)
-        accuracy[name] = float(np.max(np.abs(change), initial=0.0)) + of_descent
-        if name in JUDGED:
-            scale = max(float(np.max(np.abs(mean))), 1e-300)
-            # Few batches know a single noise poorly: none is taken to be below what is usual for the observable.
-            usual = np.sqrt(np.mean(noise**2))
-            beyond = np.abs(change) - NOISE * np.maximum(noise, usual)
-            worst = max(worst, float(np.max(beyond, initial=0.0)) / scale)
-    return found, accuracy, worst
-
-
-def _by_batch(grid: Descent, name: str) -> np.ndarray:
-    """The values of every batch, or of the one solution there is."""
-    if name in grid.batches:
-        return grid.batches[name]
-    return np.asarray(grid.curves.observables[name].values)
+        change, noise = result.change[name], result.noise[name]
+        scale = max(float(np.max(np.abs(result.curves[name]))), 1e-300)
+        # Few batches know a single noise poorly: none is taken to be below what is usual for the observable.
+        usual = np.sqrt(np.mean(noise**2))
+        beyond = np.abs(change) - NOISE * np.maximum(noise, usual)
+        worst = max(worst, float(np.max(beyond, initial=0.0)) / scale)
+    return worst

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import threadpoolctl
 
+from learndyn.core.progressing import of_states
 from learndyn.wide.setting import Setting
 
 
@@ -81,35 +82,65 @@ def kernel_now(setting: Setting, H_now: np.ndarray, G_now: np.ndarray) -> np.nda
     return np.einsum("ltcd,ltij->ticjd", np.concatenate([G_now, last]), Phi + biases)
 
 
+class Sweep:
+    """The rows of all states so far. Without `memory`, two-time arrays are those of trained points only.
+
+    Without `responses`, C and D lack A^{ℓ−1} and B^ℓ, and f(t+1) = f(t) + k(t+1, t) K(t, t) E(t).
+    """
+
+    def __init__(self, setting: Setting, memory: bool = True, responses: bool = True):
+        self.setting, self.memory, self.responses = setting, memory, responses
+        n, p, P, C, L = _sizes(setting)
+        q = p if memory else P
+        self.H, self.G = np.zeros((L, n, q, n, q)), np.zeros((L, n, C, n, C))
+        self.A, self.B = np.zeros((L, n, q, n, C)), np.zeros((L, n, C, n, q))
+        arrays = zip(self.H, self.G, self.A, self.B, strict=True)
+        self.layers = [_Layer(setting, *some) for some in arrays]
+        self.f, self.E = np.zeros((n, p, C)), np.zeros((n, P, C))
+        self.H_now, self.G_now = np.zeros((L, n, p, p)), np.zeros((L, n, C, C))
+        self.reached = 0
+
+    def advance(self, count: int, report) -> bool:
+        """Go on to the first `count` states; whether they were reached before training diverged."""
+        # Products of a few rows are slower on several threads.
+        with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+            while self.reached < count:
+                if not self._next():
+                    return False
+                report(self.reached - 1)
+        return True
+
+    def _next(self) -> bool:
+        """One more state; False if it diverged."""
+        setting, t, P = self.setting, self.reached, self.setting.trained
+        # Where training diverges, numbers overflow before the outputs are looked at.
+        with np.errstate(over="ignore", invalid="ignore"):
+            now = (self.E[:t], self.H_now[:, t], self.G_now[:, t], self.responses)
+            readout = _state(setting, self.layers, t, *now)
+        if self.responses:
+            self.f[t] = readout
+        if setting.diverged(self.f[t]):
+            return False
+        self.E[t] = setting.loss.force(self.f[t])[:P]
+        if not self.responses and t + 1 < setting.states:
+            K = kernel_now(setting, self.H_now[:, t : t + 1], self.G_now[:, t : t + 1])[0]
+            self.f[t + 1] = self.f[t] + setting.k[t + 1, t] * np.tensordot(K[:, :, :P], self.E[t])
+        self.reached = t + 1
+        return True
+
+    def solution(self) -> LinearSolution:
+        """What was found so far."""
+        n = self.reached
+        arrays = (self.H, self.G, self.A, self.B)
+        two_times = [x[:, :n, :, :n] if self.memory else None for x in arrays]
+        return LinearSolution(n, self.f[:n], self.H_now[:, :n], self.G_now[:, :n], *two_times)
+
+
 def sweep(setting: Setting, report, memory=True, responses=True) -> LinearSolution:
-    """The sweep. Without `responses`, C and D lack A^{ℓ−1} and B^ℓ, and f(t+1) = f(t) + k(t+1, t) K(t, t) E(t)."""
-    n, p, P, C, L = _sizes(setting)
-    q = p if memory else P
-    H, G = np.zeros((L, n, q, n, q)), np.zeros((L, n, C, n, C))
-    A, B = np.zeros((L, n, q, n, C)), np.zeros((L, n, C, n, q))
-    layers = [_Layer(setting, *arrays) for arrays in zip(H, G, A, B, strict=True)]
-    f, E = np.zeros((n, p, C)), np.zeros((n, P, C))
-    H_now, G_now = np.zeros((L, n, p, p)), np.zeros((L, n, C, C))
-    reached = n
-    # Products of a few rows are slower on several threads.
-    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
-        for t in range(n):
-            # Where training diverges, numbers overflow before the outputs are looked at.
-            with np.errstate(over="ignore", invalid="ignore"):
-                readout = _state(setting, layers, t, E[:t], H_now[:, t], G_now[:, t], responses)
-            if responses:
-                f[t] = readout
-            if setting.diverged(f[t]):
-                reached = t
-                break
-            E[t] = setting.loss.force(f[t])[:P]
-            if not responses and t + 1 < n:
-                K = kernel_now(setting, H_now[:, t : t + 1], G_now[:, t : t + 1])[0]
-                f[t + 1] = f[t] + setting.k[t + 1, t] * np.tensordot(K[:, :, :P], E[t])
-            report(((t + 1) / n) ** 3)
-    n = reached
-    two_times = [x[:, :n, :, :n] if memory else None for x in (H, G, A, B)]
-    return LinearSolution(n, f[:n], H_now[:, :n], G_now[:, :n], *two_times)
+    """All states, as far as training goes; `report` takes the fraction done."""
+    rows = Sweep(setting, memory, responses)
+    rows.advance(setting.states, of_states(report, setting.states - 1, 3))
+    return rows.solution()
 
 
 def _state(setting, layers, t, E, H_now, G_now, responses):

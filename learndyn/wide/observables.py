@@ -1,60 +1,57 @@
 """The observables of wide networks, the same for the limit, its approximations and finite networks.
 
-Points are numbered with the trained ones first; an axis of outputs (`output`, `output2`) is left out where there is
-one.
+Points are numbered with the trained ones first.
 """
 
 import numpy as np
 
-from learndyn.theory import Observable
+from learndyn.core.curves import Quantity, Table
 from learndyn.wide.setting import Loss
 
+TRAINED = "as training has it: criterion (½ for squared), and mean or sum over points; given labels"
+TWO = ("layer", "step", "point", "step2", "point2")
 
-def observables(arrays: dict, axis: str, errors: dict | None = None) -> dict[str, Observable]:
-    """Named arrays from `arrays`, which always have axes for outputs; `errors` holds standard errors."""
-    two = ("layer", axis, "point", f"{axis}2", "point2")
-    gradients = ("layer", axis, "point", "output", f"{axis}2", "point2", "output2")
-    known = {
-        "train_loss": ((axis,), "loss of the trained points"),
-        "test_loss": ((axis,), "loss of the test points"),
-        "prediction": ((axis, "train_point", "output"), "outputs f of the trained points"),
-        "test_prediction": ((axis, "test_point", "output"), "outputs f of the test points"),
-        "kernel": (
-            (axis, "point", "output", "point2", "output2"),
-            "neural tangent kernel Σ_ℓ G^{ℓ+1} Φ^ℓ at equal times",
-        ),
-        "Phi": (two, "feature kernels Φ^ℓ(t, s) = ⟨φ(h(t))φ(h(s))⟩"),
-        "G": (gradients, "gradient kernels G^ℓ(t, s) = ⟨g(t)g(s)⟩"),
-        "A": (
-            ("layer", axis, "point", f"{axis}2", "point2", "output2"),
-            "responses A^ℓ of φ(h^ℓ(t)) to r^ℓ(s)",
-        ),
-        "B": (
-            ("layer", axis, "point", "output", f"{axis}2", "point2"),
-            "responses of g^ℓ(t) to u^ℓ(s), the paper's B^{ℓ−1}",
-        ),
-        "alignment": (
-            ("layer", axis),
-            "alignment of Φ^ℓ(t, t) with the targets, Tr(yᵀΦy)/(|Φ||yyᵀ|)",
-        ),
-        "movement": (("layer", axis), "movement of Φ^ℓ: |Φ(t, t) − Φ(0, 0)|/|Φ(0, 0)|"),
-        "preactivation": (("layer", axis, "point", "sample"), "samples of the preactivations h^ℓ"),
-    }
-    errors = errors or {}
-    found = {}
-    for name, (dims, words) in known.items():
-        if name not in arrays:
-            continue
-        values, error = np.asarray(arrays[name]), errors.get(name)
-        single = tuple(
-            i for i, dim in enumerate(dims) if dim in ("output", "output2") and values.shape[i] == 1
-        )
-        kept = tuple(dim for i, dim in enumerate(dims) if i not in single)
-        # Single samples of a distribution have nothing to agree with; a norm of little is mostly that of the noise.
-        judged = name not in ("preactivation", "movement")
-        error = None if error is None else np.squeeze(np.asarray(error), axis=single)
-        found[name] = Observable(kept, np.squeeze(values, axis=single), words, "1", judged, error)
-    return found
+TABLE: Table = (
+    Quantity("train_loss", ("step",), "loss of the trained points", convention=TRAINED),
+    Quantity("test_loss", ("step",), "loss of the test points", convention=TRAINED),
+    Quantity("prediction", ("step", "train_point", "output"), "outputs f of the trained points"),
+    Quantity("test_prediction", ("step", "test_point", "output"), "outputs f of the test points"),
+    Quantity(
+        "kernel",
+        ("step", "point", "output", "point2", "output2"),
+        "neural tangent kernel Σ_ℓ G^{ℓ+1} Φ^ℓ at equal times",
+    ),
+    Quantity("Phi", TWO, "feature kernels Φ^ℓ(t, s) = ⟨φ(h(t))φ(h(s))⟩"),
+    Quantity(
+        "G",
+        ("layer", "step", "point", "output", "step2", "point2", "output2"),
+        "gradient kernels G^ℓ(t, s) = ⟨g(t)g(s)⟩",
+    ),
+    Quantity("A", (*TWO, "output2"), "responses A^ℓ of φ(h^ℓ(t)) to r^ℓ(s)"),
+    Quantity(
+        "B",
+        ("layer", "step", "point", "output", "step2", "point2"),
+        "responses of g^ℓ(t) to u^ℓ(s), the paper's B^{ℓ−1}",
+    ),
+    Quantity(
+        "alignment",
+        ("layer", "step"),
+        "alignment of Φ^ℓ(t, t) with the targets, Tr(yᵀΦy)/(|Φ||yyᵀ|)",
+    ),
+    # A norm of little is mostly that of the noise, and single samples have nothing to agree with.
+    Quantity(
+        "movement",
+        ("layer", "step"),
+        "movement of Φ^ℓ: |Φ(t, t) − Φ(0, 0)|/|Φ(0, 0)|",
+        judged=False,
+    ),
+    Quantity(
+        "preactivation",
+        ("layer", "step", "point", "sample"),
+        "samples of the preactivations h^ℓ",
+        judged=False,
+    ),
+)
 
 
 def losses(loss: Loss, f: np.ndarray, test_targets) -> dict[str, np.ndarray]:

@@ -1,0 +1,226 @@
+"""The methods for deep linear networks: each solves the exact limit forward in training time, without iteration."""
+
+import abc
+import math
+
+import numpy as np
+
+from learndyn.core.curves import Curves
+from learndyn.core.method import Method
+from learndyn.core.progressing import Report, of_states
+from learndyn.core.record import Record
+from learndyn.deep_linear.gradient import losses_of
+from learndyn.deep_linear.innovation import GrowingTraining
+from learndyn.deep_linear.node_numbers import LAYER_TIMES, by_nodes
+from learndyn.deep_linear.observables import INFINITE_TABLE, TABLE
+from learndyn.deep_linear.recursion import RowRecursion, layers_of, memory, told, work
+from learndyn.deep_linear.rows import memory as memory_of_rows
+from learndyn.deep_linear.setting import POPULATION, STREAM, Setting, setting
+from learndyn.errors import NotConverged, NoTheory, ProblemError
+from learndyn.memory import require_memory
+from learndyn.part import boolean, field, number, whole
+from learndyn.training import impulse_response
+
+ROWS_WORK = 1.5e9
+"""Up to this much work the row recursion takes seconds, and it gives the responses too."""
+SHORT_WORK = 2e7
+"""Up to this much work, about 20 ms, what surrounds the recursion is worth saving."""
+FEWER_BINS = 4
+"""A spectrum in fewer bins, by this factor, shows the accuracy of its grouping."""
+RUNAWAY = 10.0
+"""A loss that has risen to this many times its start is on its way to divergence."""
+SMALL_RICHNESS = 1e-2
+"""Below it, the innovation basis of a centred network loses digits that the row recursion keeps."""
+
+
+class Binned(Method, abstract=True):
+    """Base of the methods. A spectrum of more than `bins` eigenvalues is grouped into so many.
+
+    It is then solved in a quarter of the bins, too: the difference is the stated accuracy.
+    """
+
+    bins: int = field(whole(2), default=64)
+
+    def solve(self, problem, record, seed, report):
+        self.check(problem)
+        made = setting(problem, self.bins)
+        if not made.grouped:
+            return self.with_setting(problem, made, record, report)
+        curves = self.with_setting(problem, made, record, lambda done: report(0.7 * done))
+        if not curves.count:
+            return curves
+        few = max(self.bins // FEWER_BINS, 1)
+        coarse = self.with_setting(
+            problem, setting(problem, few), record, lambda done: report(0.7 + 0.3 * done)
+        )
+        if coarse.count < curves.count:
+            loss = curves["test_loss"]
+            if not np.max(loss) > RUNAWAY * loss[0]:
+                step = record.at[coarse.count]
+                raise NotConverged(
+                    f"training diverges by step {step} with the spectrum in {few} bins, and not in {self.bins}: too "
+                    "few to know the limit; use more bins"
+                )
+            # Both diverge, one a little earlier.
+            curves = curves.cut(coarse.count)
+        # The error of grouping modes falls as 1/bins² for a smooth spectrum and as 1/bins for a rough one: it is then
+        # about a third of this difference.
+        accuracy = curves.differences(coarse)
+        known = curves.evidence["accuracy"]
+        return curves.told(accuracy={n: known.get(n, 0.0) + x for n, x in accuracy.items()})
+
+    def check(self, problem) -> None:
+        """Refuse what this method cannot solve."""
+        if math.isinf(problem.network.depth):
+            name = type(self).__name__
+            raise ProblemError("method", name, "must be LayerNodes for an infinitely deep network")
+
+    @abc.abstractmethod
+    def with_setting(self, problem, made: Setting, record: Record, report: Report) -> Curves:
+        """The limit with the modes of a setting; its evidence has an accuracy."""
+
+
+class Rows(Binned):
+    """The row recursion: correlations, responses, the decomposition of the loss, and gradients.
+
+    `ensembles` adds the error overlaps of networks that share the data or the initial weights only. The cost grows as
+    the third power of the steps.
+    """
+
+    ensembles: bool = field(boolean, default=False)
+
+    def check(self, problem):
+        super().check(problem)
+        if self.ensembles and problem.network.branch is not None:
+            raise ProblemError("Rows.ensembles", True, "is not known for residual networks")
+
+    def with_setting(self, problem, made, record, report):
+        steps = int(record.last)
+        require_memory(
+            memory(made, steps, self.ensembles),
+            f"a row recursion of {steps} steps",
+            "use Innovation or fewer steps",
+        )
+        recursion = RowRecursion(problem, made, steps)
+        reached = recursion.advance(record.at, of_states(report, steps, 3))
+        return self._curves(problem, made, record, recursion, reached)
+
+    def _curves(
+        self,
+        problem,
+        made: Setting,
+        record: Record,
+        recursion: RowRecursion,
+        reached: int,
+        wanted=None,
+    ) -> Curves:
+        arrays = recursion.read(record.at[:reached], wanted, self.ensembles)
+        evidence = told(problem, "rows", made, recursion.edge()) | {"accuracy": {}}
+        return Curves(TABLE, record, arrays, reached, labels=layers_of(made), evidence=evidence)
+
+    def start(self, problem, seed=0):
+        self.check(problem)
+        made, steps = setting(problem, self.bins), problem.training.steps
+        require_memory(memory(made, steps), f"a row recursion of {steps} steps", "use fewer steps")
+        return RowRecursion(problem, made)
+
+    def trace(self, problem, record):
+        """Test and train loss as a JAX function of the training rule."""
+        if problem.network.branch is not None:
+            raise NoTheory("derivatives are not known for residual networks")
+        made, steps = setting(problem, self.bins), problem.training.steps
+        # A gradient needs the finished matrices and their adjoints.
+        needed = 2.5 * memory_of_rows(made, steps)
+        require_memory(needed, "the gradient of a row recursion", "use fewer steps")
+        test, train = losses_of(made)(*impulse_response(problem.training, steps))
+        found = {"test_loss": test[record.at], "train_loss": train[record.at]}
+        return {n: found[n] for n in found if n == "test_loss" or made.data != POPULATION}
+
+    def pays_together(self, problems, record):
+        """Short recursions of one shape: what surrounds a recursion is done once."""
+        if self.ensembles or any(problem.network.branch is not None for problem in problems):
+            return False
+        steps = int(record.last)
+        settings = [setting(problem, self.bins) for problem in problems]
+        short = all(not made.grouped and work(made, steps) <= SHORT_WORK for made in settings)
+        return short and len({len(made.lam) for made in settings}) == 1
+
+    def solve_many(self, problems, record, seed, wanted=None):
+        """One after the other in the same memory."""
+        if not self.pays_together(problems, record):
+            return super().solve_many(problems, record, seed, wanted)
+        rules: dict = {}
+        curves, recursion = [], None
+        for problem in problems:
+            training, made = problem.training, setting(problem, self.bins)
+            if id(training) not in rules:
+                rules[id(training)] = impulse_response(training, training.steps)
+            if recursion is None:
+                recursion = RowRecursion(problem, made, int(record.last), rules[id(training)])
+            else:
+                recursion.again(problem, made, rules[id(training)])
+            reached = recursion.advance(record.at, lambda step: None)
+            curves.append(self._curves(problem, made, record, recursion, reached, wanted))
+        return curves
+
+
+class Innovation(Binned):
+    """The innovation basis: long runs, losses and correlations.
+
+    `tolerance` is the relative size below which a new direction is dropped.
+    """
+
+    tolerance: float = field(number(minimum=1e-14, maximum=1e-2), default=1e-10)
+
+    def with_setting(self, problem, made, record, report):
+        training = GrowingTraining(problem, made, self.tolerance)
+        reached = training.advance(record.at, of_states(report, record.last))
+        curves = Curves(TABLE, record, training.arrays(), reached, labels=layers_of(made))
+        edge = training.edge()
+        # Measured against the row recursion: 0.02 tolerances in smooth runs, up to 40 at the edge of stability.
+        relative = self.tolerance * (1.0 if edge is None else 40.0)
+        accuracy = {
+            name: relative * float(np.max(np.abs(x), initial=0.0))
+            for name, x in curves.arrays.items()
+        }
+        return curves.told(
+            **told(problem, "innovation", made, edge),
+            basis=training.basis(),
+            tolerance=self.tolerance,
+            accuracy=accuracy,
+        )
+
+    def start(self, problem, seed=0):
+        self.check(problem)
+        return GrowingTraining(problem, setting(problem, self.bins), self.tolerance)
+
+
+class LayerNodes(Binned):
+    """Infinitely deep residual networks: the row recursion at nodes of the layer time, as many as it takes."""
+
+    def check(self, problem):
+        if not math.isinf(problem.network.depth):
+            allowed = "must be Rows or Innovation: LayerNodes is for an infinitely deep network"
+            raise ProblemError("method", "LayerNodes", allowed)
+
+    def with_setting(self, problem, made, record, report):
+        arrays, reached, evidence = by_nodes(problem, made, record.at, report)
+        count = int(np.count_nonzero(record.at < reached))
+        edge = evidence.pop("edge_of_stability")
+        evidence = told(problem, "rows", made, edge) | evidence
+        return Curves(
+            INFINITE_TABLE, record, arrays, count, labels={"tau": LAYER_TIMES}, evidence=evidence
+        )
+
+
+def automatic(problem, record: Record) -> Method:
+    """Rows while they take seconds, or where the innovation basis is poor; at infinite depth the nodes."""
+    if math.isinf(problem.network.depth):
+        return LayerNodes()
+    made = setting(problem, Rows().bins)
+    lazy = made.centered and made.gamma < SMALL_RICHNESS
+    quick = work(made, int(record.last)) <= ROWS_WORK
+    # Fresh noise at every step leaves the innovation basis nothing to compress, and skip connections make one large
+    # space of all layers.
+    poor_basis = made.data == STREAM or made.branch is not None
+    return Rows() if lazy or quick or poor_basis else Innovation()

@@ -7,6 +7,7 @@ networks has the error C_v/E + (1 − 1/E) C_v^ab.
 
 import numpy as np
 
+from learndyn.deep_linear import scratch
 from learndyn.deep_linear.rows import (
     CG,
     CH,
@@ -31,14 +32,15 @@ def same_data(rows, w, bias):
     """C_v^ab = bias + Σ_k ω_k G_u^k C_u^ab G_u^kᵀ, where C_u^ab follows from C_v^ab as C_u from C_v."""
     n = bias.shape[0]
     Nc = w.outputs
-    C_v, C_u, work = np.zeros((n, n)), np.zeros((n, n)), np.zeros((6, n))
-    noise_of_v, image, source, rv = work[0], work[4], np.zeros(n), work[5]
+    C_v, C_u, work = np.zeros((n, n)), np.zeros((n, n)), np.zeros((scratch.ROWS, n))
+    noise_of_v, image, unused = work[scratch.FIELD], work[scratch.IMAGE], work[scratch.UNUSED]
+    source, rv = work[scratch.ERROR_SOURCE], work[scratch.FEEDBACK]
     for i in range(n):
         for j in range(i + 1):
             C_v[i, j] = bias[i, j]
         for k in range(len(w.lam)):
             G_u = rows.pairs[k, GU]
-            symmetric_times_column(C_u, G_u[i], i, noise_of_v, work[1])
+            symmetric_times_column(C_u, G_u[i], i, noise_of_v, unused)
             lower_times_column(G_u, noise_of_v, i, image)
             for j in range(i):
                 C_v[i, j] += w.omega[k] * image[j]
@@ -63,7 +65,8 @@ def _same_weights_row(i, pairs, rows, w, work):
     """Row i of the correlations between networks a and b, into `pairs`; the kernels are those of one network."""
     Nc, L, modes = w.outputs, len(w.rho) - 1, len(w.lam)
     t = i // Nc
-    sr, su, k_mode, sr_mode, below = work[4], work[5], work[6], work[7], work[8]
+    sr, su, below = work[scratch.BACK_NOISE], work[scratch.FORTH_NOISE], work[scratch.C_TOTAL]
+    k_mode, sr_mode = work[scratch.MODE_KERNEL], work[scratch.MODE_NOISE]
     for ell in range(L, -1, -1):
         K_matrix = rows.kernels[ell, K]
         if ell == L:
@@ -102,7 +105,7 @@ def _same_weights_row(i, pairs, rows, w, work):
 
 @compiled
 def _same_weights(pairs, rows, w):
-    work = np.zeros((9, pairs.shape[-1]))
+    work = np.zeros((scratch.ROWS, pairs.shape[-1]))
     for i in range(pairs.shape[-1]):
         _same_weights_row(i, pairs, rows, w, work)
 

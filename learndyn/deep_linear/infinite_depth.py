@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.deep_linear import scratch
 from learndyn.deep_linear.rows import (
     CG,
     CH,
@@ -74,13 +75,14 @@ def above(i, node, rows, nodes, w, lane, work):
     k, sr, k_rate, sr_rate = lane[0, node], lane[1, node], lane[2, node], lane[3, node]
     B, D_g = nodes.B[node], nodes.D_g[node]
     backward(i, k, sr, pair, K_matrix, 1.0, work)
-    learnt_row(i, pair, w, 1.0, B[i], work[4])
+    learnt_row(i, pair, w, 1.0, B[i], work[scratch.FULL])
     mix(pair[CG], i, w, w.a, w.b, 1.0, D_g[i])
-    kA, z, Ag, Kz, scratch = work[0], work[1], work[2], work[3], work[4]
+    kA, z, Ag = work[scratch.SECOND_PRODUCT], work[scratch.FIELD], work[scratch.IMAGE]
+    Kz, unused = work[scratch.PRODUCT], work[scratch.UNUSED]
     both_sides_of_lower(k, nodes.A[node], sr, i, kA, Ag)
     row_times_lower(kA, K_matrix, i, k_rate)
-    symmetric_times_column(nodes.D_h[node], k, i, z, scratch)
-    symmetric_times_column(nodes.Gamma[node], kA, i, sr_rate, scratch)
+    symmetric_times_column(nodes.D_h[node], k, i, z, unused)
+    symmetric_times_column(nodes.Gamma[node], kA, i, sr_rate, unused)
     diagonal = D_g[i, i] - sr[i]
     for j in range(i):
         diagonal += k[j] * (z[j] + 2.0 * Ag[j])
@@ -103,11 +105,12 @@ def below(i, node, rows, nodes, w, lane, work):
     forward(i, su, pair, M_matrix, work)
     revealed_row(i, pair[HR, i], pair[CH, i], w, w.b, 1.0, A[i])
     decayed_row(i, pair[CH, i], w, 1.0, D_h[i])
-    mB, z, Bs, Mz, scratch = work[0], work[1], work[2], work[3], work[4]
+    mB, z, Bs = work[scratch.SECOND_PRODUCT], work[scratch.FIELD], work[scratch.IMAGE]
+    Mz, unused = work[scratch.PRODUCT], work[scratch.UNUSED]
     both_sides_of_lower(m, nodes.B[node], su, e, mB, Bs)
     row_times_lower(mB, M_matrix, i, m_rate)
-    symmetric_times_column(nodes.D_g[node], m, e, z, scratch)
-    symmetric_times_column(nodes.Sigma[node], mB, i, su_rate, scratch)
+    symmetric_times_column(nodes.D_g[node], m, e, z, unused)
+    symmetric_times_column(nodes.Sigma[node], mB, i, su_rate, unused)
     diagonal = D_h[i, i] - su[i]
     for j in range(e):
         diagonal += m[j] * (z[j] + 2.0 * Bs[j])

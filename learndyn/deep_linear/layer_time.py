@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.deep_linear import scratch
 from learndyn.deep_linear.infinite_depth import above, below
 from learndyn.deep_linear.rows import K, M, Rows, input_backward, input_forward, readout_row
 from learndyn.numerics.anderson import accelerate, empty_history
@@ -87,16 +88,16 @@ def _integrate(i, node, start, integration, rates, y, value):
 def _sweep(i, upwards, rows, nodes, w, integration, lane, work):
     """One sweep over the nodes; the largest relative change, and the largest entries of both parts of y."""
     n, changed, largest_device, largest_noise = lane.shape[1], 0.0, 0.0, 0.0
-    start = 0 if upwards else n - 1
+    start, value = 0 if upwards else n - 1, work[scratch.NODE_VALUE]
     for number in range(1, n):
         node = number if upwards else n - 1 - number
         change, size = _integrate(
-            i, node, lane[0, start], integration, lane[2], lane[0, node], work[9]
+            i, node, lane[0, start], integration, lane[2], lane[0, node], value
         )
         changed = max(changed, change / max(size, 1e-300))
         largest_device = max(largest_device, size)
         change, size = _integrate(
-            i, node, lane[1, start], integration, lane[3], lane[1, node], work[9]
+            i, node, lane[1, start], integration, lane[3], lane[1, node], value
         )
         changed = max(changed, change / max(size, 1e-300))
         largest_noise = max(largest_noise, size)
@@ -179,7 +180,7 @@ def _backward_half(i, rows, nodes, w, integration, room, work):
         for j in range(i + 1):
             rows.kernels[node + 1, K, i, j] = lane[0, node, j]
             nodes.Gamma[node, i, j] = lane[1, node, j]
-    input_backward(i, rows, w, work[7], work[8], work)
+    input_backward(i, rows, w, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
     return ending
 
 
@@ -202,7 +203,7 @@ def _forward_half(i, rows, nodes, w, integration, room, work):
 @compiled
 def advance_nodes(first, last, rows, nodes, w, downwards, upwards, room):
     """Rows of steps `first` … `last` − 1, in place; the number of steps finished, and how it ended."""
-    work = np.zeros((10, rows.C_Delta.shape[0]))
+    work = np.zeros((scratch.ROWS, rows.C_Delta.shape[0]))
     for i in range(first * w.outputs, last * w.outputs):
         ending = _backward_half(i, rows, nodes, w, downwards, room, work)
         if ending == FINISHED:

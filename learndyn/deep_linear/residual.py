@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.deep_linear import scratch
 from learndyn.deep_linear.rows import (
     CG,
     CH,
@@ -70,19 +71,19 @@ def memory(setting: Setting, steps: int) -> float:
 def _backward_half(i, rows, blocks, w, square, work):
     """From the readout to the input; `square` is β²."""
     L, modes = len(w.rho) - 1, len(w.lam)
-    k, sr, kept = work[7], work[8], work[6]
+    k, sr, noise = work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work[scratch.BRANCH_NOISE]
     readout_row(i, w, k, sr)
     for ell in range(L, 0, -1):
         if ell < L:
             above, block = rows.pairs[modes + ell], ell - 1
             up, down, B = blocks.up[block], blocks.down[block], blocks.B[block]
-            learnt_row(i, above, w, square, B[i], work[4])
+            learnt_row(i, above, w, square, B[i], work[scratch.FULL])
             backward(i, k, sr, up, rows.kernels[ell + 1, K], 1.0, work)
-            mix(above[CG], i, w, w.a, w.b, square, kept)
-            backward(i, B[i], kept, down, B, 1.0, work)
+            mix(above[CG], i, w, w.a, w.b, square, noise)
+            backward(i, B[i], noise, down, B, 1.0, work)
             for j in range(i + 1):
                 k[j] = up[GU, i, j] + B[i, j]
-                sr[j] = up[CG, i, j] + kept[j]
+                sr[j] = up[CG, i, j] + noise[j]
         K_matrix = rows.kernels[ell, K]
         for j in range(i + 1):
             K_matrix[i, j] = k[j]
@@ -94,7 +95,7 @@ def _backward_half(i, rows, blocks, w, square, work):
 def _forward_half(i, rows, blocks, w, square, work):
     """From the data to the last layer."""
     L, modes = len(w.rho) - 1, len(w.lam)
-    sigma, noise = work[9], work[6]
+    sigma, noise = work[scratch.FORTH_NOISE], work[scratch.BRANCH_NOISE]
     input_forward(i, rows, w, sigma, work)
     for ell in range(1, L):
         layer, block = rows.pairs[modes + ell - 1], ell - 1
@@ -115,7 +116,7 @@ def _forward_half(i, rows, blocks, w, square, work):
 @compiled
 def advance_residual(first, last, rows, blocks, w, beta):
     """Rows of steps `first` … `last` − 1, in place, with the branch scale β."""
-    work = np.zeros((10, rows.C_Delta.shape[0]))
+    work = np.zeros((scratch.ROWS, rows.C_Delta.shape[0]))
     for i in range(first * w.outputs, last * w.outputs):
         _backward_half(i, rows, blocks, w, beta * beta, work)
         _forward_half(i, rows, blocks, w, beta * beta, work)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.deep_linear import scratch
 from learndyn.deep_linear.rows import CG, CH, GU, HR, HU, F, K, M, Rows, Weights, mix, totals
 from learndyn.deep_linear.setting import DATASET, STREAM
 from learndyn.numerics.lower import (
@@ -84,7 +85,9 @@ def _times_mixing_bar(m_bar, row, row_bar, i, w, a, b, factor, a_bar, b_bar):
 @compiled
 def _backward_bar(i, k, sr, pair, pair_bar, K_matrix, K_bar, K_scale, k_bar, sr_bar, work):
     """Adjoint of `rows.backward`: adds to k̄ and s̄_r."""
-    P, c, P_bar, f_bar, x, y = work[0], pair_bar[CG, i], work[1], work[2], work[3], work[4]
+    c, P = pair_bar[CG, i], work[scratch.IMAGE]
+    P_bar, f_bar = work[scratch.IMAGE_BAR], work[scratch.FIELD_BAR]
+    x, y = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
     lower_times_column(pair[HR], sr, i, P)
     for s in range(i):
         f = pair[F, s, i]
@@ -120,7 +123,8 @@ def _forward_bar(i, su, su_bar, pair, pair_bar, M_matrix, M_bar, work):
     """Adjoint of `rows.forward`: adds to s̄_u and to M̄, whose row i is then m̄."""
     e, m = i + 1, M_matrix[i]
     c, F_bar, Hu_bar, Hr_bar = pair_bar[CH, i], pair_bar[F, i], pair_bar[HU, i], pair_bar[HR, i]
-    q, q_bar, x, y, m_bar = work[0], work[1], work[2], work[3], work[4]
+    q, q_bar, m_bar = work[scratch.IMAGE], work[scratch.IMAGE_BAR], work[scratch.KERNEL_BAR]
+    x, y = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
     lower_times_column(pair[GU], su, e, q)
     row_times_full(c, pair[F], e, e, m_bar)
     add_outer(pair_bar[F], c, m, e, e)
@@ -164,7 +168,7 @@ def _add_to_modes(bar, which, i, powers, row_bar):
 def _data_row_bar(i, rows, bar, w, su_bar, work):
     """Adjoint of `rows._data_row`."""
     Nc, e = w.outputs, i + 1
-    source_bar = work[0]
+    source_bar = work[scratch.SOURCE_BAR]
     if w.data != DATASET:
         block = (i // Nc) * Nc
         for j in range(e):
@@ -173,7 +177,12 @@ def _data_row_bar(i, rows, bar, w, su_bar, work):
         return
     R, R_bar = rows.kernels[0, M], bar.kernels[0, M]
     C, c = rows.C_Delta, bar.C_Delta[i]
-    rv, rv_bar, source, x, y = work[1], work[2], work[3], work[4], work[5]
+    rv, rv_bar, source = (
+        work[scratch.FEEDBACK],
+        work[scratch.FEEDBACK_BAR],
+        work[scratch.ERROR_SOURCE],
+    )
+    x, y = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
     totals(rows, GU, i, w.omega, rv)
     totals(rows, CG, i, w.omega, source)
     for j in range(i % Nc, e, Nc):
@@ -203,7 +212,9 @@ def _forward_half_bar(i, rows, bar, w, rule, work):
     Nc, L, modes = w.outputs, len(w.rho) - 1, len(w.lam)
     t, e = i // Nc, i + 1
     power = w.omega * w.lam
-    su, su_bar, H, C, H_bar, C_bar = work[6], work[7], work[8], work[9], work[10], work[11]
+    su, su_bar = work[scratch.FORTH_NOISE], work[scratch.FORTH_NOISE_BAR]
+    H, H_bar = work[scratch.H_TOTAL], work[scratch.H_TOTAL_BAR]
+    C, C_bar = work[scratch.C_TOTAL], work[scratch.C_TOTAL_BAR]
     for ell in range(L, 0, -1):
         if ell == 1:
             totals(rows, HR, i, power, H)
@@ -272,8 +283,11 @@ def _backward_half_bar(i, rows, bar, w, rule, work):
     Nc, L, modes = w.outputs, len(w.rho) - 1, len(w.lam)
     t = i // Nc
     past, e = t * Nc, i + 1
-    k, sr, k_bar, sr_bar = work[5], work[6], work[7], work[8]
-    k_mode, sr_mode, full, full_bar = work[9], work[10], work[11], work[12]
+    k, k_bar = work[scratch.BACK_KERNEL], work[scratch.BACK_KERNEL_BAR]
+    sr, sr_bar = work[scratch.BACK_NOISE], work[scratch.BACK_NOISE_BAR]
+    k_mode, kb = work[scratch.MODE_KERNEL], work[scratch.MODE_KERNEL_BAR]
+    sr_mode, sb = work[scratch.MODE_NOISE], work[scratch.MODE_NOISE_BAR]
+    full, full_bar = work[scratch.FULL], work[scratch.FULL_BAR]
     ones = np.ones(t + 1)
     increments, unused = w.gamma * ones, np.zeros(t + 1)
     for ell in range(L + 1):
@@ -296,7 +310,6 @@ def _backward_half_bar(i, rows, bar, w, rule, work):
         else:
             for mode in range(modes):
                 lam = w.lam[mode]
-                kb, sb = work[13], work[14]
                 for j in range(e):
                     k_mode[j] = lam * k[j]
                     sr_mode[j] = lam * (sr[j] + w.gram[mode, i % Nc, j % Nc])
@@ -338,7 +351,7 @@ def _backward_half_bar(i, rows, bar, w, rule, work):
 @compiled
 def _retreat(rows, bar, w, rule):
     n = rows.C_Delta.shape[0]
-    work = np.zeros((15, n))
+    work = np.zeros((scratch.ROWS_WITH_BARS, n))
     for i in range(n - 1, -1, -1):
         _forward_half_bar(i, rows, bar, w, rule, work)
         _backward_half_bar(i, rows, bar, w, rule, work)

@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from learndyn.deep_linear import scratch
 from learndyn.deep_linear.setting import DATASET, STREAM, Setting
 from learndyn.numerics.lower import (
     both_sides_of_lower,
@@ -195,7 +196,8 @@ def _add_learning(C_row, i, w, m):
 @compiled
 def backward(i, k, sr, pair, K_matrix, K_scale, work):
     """Row i of G_u, C_g and column i of F, from row i of K (`k`) and of S_r (`sr`)."""
-    P, f, KP, kF = work[0], work[1], work[2], work[3]
+    P, f = work[scratch.IMAGE], work[scratch.FIELD]
+    KP, kF = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
     row_times_lower(k, pair[HU], i, pair[GU, i])
     lower_times_column(pair[HR], sr, i, P)
     symmetric_times_column(pair[CH], k, i, f, KP)
@@ -214,7 +216,7 @@ def backward(i, k, sr, pair, K_matrix, K_scale, work):
 def forward(i, su, pair, M_matrix, work):
     """Row i of H_u, H_r, F and C_h, from row i of M and of S_u (`su`)."""
     e, m = i + 1, M_matrix[i]
-    q, w, Fm = work[0], work[1], work[2]
+    q, w, Fm = work[scratch.IMAGE], work[scratch.FIELD], work[scratch.PRODUCT]
     both_sides_of_lower(m, pair[GU], su, e, pair[HU, i], q)
     pair[HU, i, i] += 1.0
     both_sides_of_lower(pair[HU, i], M_matrix, q, e, pair[HR, i], w)
@@ -256,9 +258,9 @@ def totals(rows, which, i, powers, out):
 @compiled
 def errors_row(i, source, rv, R_Delta, C_Delta, work):
     """Row i of C_Δ = R_Δ (source) R_Δᵀ, with `rv` row i of R_vu/α."""
-    y, rvC, scratch = work[1], work[2], work[3]
+    y, rvC, unused = work[scratch.FIELD], work[scratch.PRODUCT], work[scratch.UNUSED]
     lower_times_column(R_Delta, source, i + 1, y)
-    symmetric_times_column(C_Delta, rv, i, rvC, scratch)
+    symmetric_times_column(C_Delta, rv, i, rvC, unused)
     diagonal = y[i]
     for j in range(i):
         C_Delta[i, j] = y[j] + rvC[j]
@@ -275,7 +277,7 @@ def _data_row(i, rows, w, su, work):
     """
     Nc = w.outputs
     R_Delta, C_Delta = rows.kernels[0, M], rows.C_Delta
-    source = work[4]
+    source = work[scratch.ERROR_SOURCE]
     totals(rows, CG, i, w.omega, source)
     for j in range(i % Nc, i + 1, Nc):
         source[j] += w.noise_square
@@ -285,7 +287,7 @@ def _data_row(i, rows, w, su, work):
         for j in range(i + 1):
             su[j] = w.inverse_data * source[j] if w.data == STREAM and j >= block else 0.0
         return
-    rv = work[5]
+    rv = work[scratch.FEEDBACK]
     totals(rows, GU, i, w.omega, rv)
     for j in range(i + 1):
         rv[j] *= w.inverse_data
@@ -341,11 +343,11 @@ def input_backward(i, rows, w, k, sr, work):
     """The backward row of every input mode, below layer 1."""
     Nc, modes = w.outputs, len(w.lam)
     above = rows.pairs[modes]
-    learnt_row(i, above, w, -w.rho[0], k, work[4])
+    learnt_row(i, above, w, -w.rho[0], k, work[scratch.FULL])
     mix(above[CG], i, w, w.a, w.b_input, w.rho[0] * w.inverse_width, sr)
     for j in range(i + 1):
         rows.kernels[0, K, i, j] = k[j]
-    k_mode, sr_mode = work[5], work[6]
+    k_mode, sr_mode = work[scratch.MODE_KERNEL], work[scratch.MODE_NOISE]
     for mode in range(modes):
         lam = w.lam[mode]
         for j in range(i + 1):
@@ -365,7 +367,7 @@ def input_forward(i, rows, w, su, work):
         else:
             forward_identity(i, su, rows.pairs[mode])
     power = w.omega * w.lam
-    H_row, C_row = work[5], work[6]
+    H_row, C_row = work[scratch.H_TOTAL], work[scratch.C_TOTAL]
     totals(rows, HR, i, power, H_row)
     totals(rows, CH, i, power, C_row)
     revealed_row(i, H_row, C_row, w, w.b_input, -w.inverse_width, rows.kernels[1, M, i])
@@ -382,7 +384,7 @@ def _backward_half(i, rows, w, k, sr, work):
             readout_row(i, w, k, sr)
         else:
             above = rows.pairs[modes + ell]
-            learnt_row(i, above, w, w.rho[ell], k, work[4])
+            learnt_row(i, above, w, w.rho[ell], k, work[scratch.FULL])
             mix(above[CG], i, w, w.a, w.b, w.rho[ell], sr)
         K_matrix = rows.kernels[ell, K]
         for j in range(i + 1):
@@ -407,7 +409,7 @@ def _forward_half(i, rows, w, su, work):
 def advance(first, last, rows, w):
     """Rows of steps `first` … `last` − 1, in place."""
     n = rows.C_Delta.shape[0]
-    work = np.zeros((10, n))
+    work = np.zeros((scratch.ROWS, n))
     for i in range(first * w.outputs, last * w.outputs):
-        _backward_half(i, rows, w, work[7], work[8], work)
-        _forward_half(i, rows, w, work[9], work)
+        _backward_half(i, rows, w, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
+        _forward_half(i, rows, w, work[scratch.FORTH_NOISE], work)

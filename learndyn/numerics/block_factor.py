@@ -3,7 +3,11 @@
 import numpy as np
 
 NEGLIGIBLE = 1e-10
-"""Directions with less than this share of the largest variance so far are dropped."""
+"""Directions with less than this share of the largest variance so far are dropped.
+
+More than `covariance.NEGLIGIBLE`, because what the past leaves of a block is a difference that gathers rounding from
+all blocks before: in two linear layers over 60 steps the outputs are 2e-10 off with 1e-10, 9e-10 with 1e-12.
+"""
 
 
 class BlockFactor:

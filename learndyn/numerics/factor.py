@@ -11,7 +11,9 @@ def psd_factor(C: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """Lower-triangular L with L Lᵀ = C, for any symmetric positive semidefinite C.
 
     Column by column, from the Schur complement S: L_ij = S_ij/√S_jj. Where the pivot S_jj vanishes to rounding
-    (S_jj ≤ n·eps·C_jj) the column is zero, and so is its derivative.
+    (S_jj ≤ n·eps·C_jj) the column is zero, and so is its derivative. The cut-off is below
+    `covariance.NEGLIGIBLE`, because a loss may be what is left: that of a student λ and a teacher ρ with ⟨(λ − ρ)²⟩ =
+    1e-13 would be zero.
     """
     n = C.shape[0]
     row = jnp.arange(n)

@@ -84,7 +84,7 @@ def move(
 
 
 def _packed(f, kept: dict, weights, reached: int) -> Particles:
-    stacked = {
-        name: np.stack(values) if values else np.zeros((0,)) for name, values in kept.items()
-    }
-    return Particles(f, stacked["phi"], stacked["g"], stacked["h"], weights, reached)
+    _, p, C = f.shape
+    phi, h = (np.reshape(kept[name], (-1, p, len(weights))) for name in ("phi", "h"))
+    g = np.reshape(kept["g"], (-1, p, C, len(weights)))
+    return Particles(f, phi, g, h, weights, reached)

@@ -295,3 +295,10 @@ def test_stein_needs_no_second_derivative():
     right = [batch(asked, 1024, seed, stein=True)[1].f[-1] for seed in range(10)]
     wrong = [batch(asked, 1024, seed)[1].f[-1] for seed in range(10)]
     assert not agree(right, wrong)
+
+
+def test_particles_that_diverge_before_the_first_recorded_step_have_empty_curves():
+    asked = problem("tanh", 1, steps=60, rate=100.0)
+    found = ld.solve(asked, KernelEvolution(samples=64, batches=2), save_at=[59, 60])
+    assert found.diverged_at == 59
+    assert found["Phi"].shape == (1, 0, 4, 0, 4)

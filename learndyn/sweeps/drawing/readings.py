@@ -127,7 +127,7 @@ def measured(data: xr.Dataset, name: str) -> Measured:
         theory = Side(data[name], next(errors, None), *_ends(data, ""))
     if f"{name}_runs" in data:
         array = data[f"{name}_runs"]
-        count, error = array.sizes["seed"], None
+        count = array.sizes["seed"]
         # Runs that diverged are infinite or missing, and so is their mean.
         with np.errstate(invalid="ignore", over="ignore"):
             mean, error = xr.apply_ufunc(
@@ -138,7 +138,7 @@ def measured(data: xr.Dataset, name: str) -> Measured:
                 kwargs={"axis": -1},
                 keep_attrs=True,
             )
-        runs = Side(mean, error, *_ends(data, "_runs"), count)
+        runs = Side(mean, error if count > 1 else None, *_ends(data, "_runs"), count)
     found = Measured(theory, runs, None)
     dims = found.sides[0].values.dims
     axis = next((axis for axis in ("time", "step") if axis in dims), None)

@@ -114,10 +114,8 @@ def compare(
     data, notes = _before_divergence(theory, runs)
     if left_out := set(runs.observables) ^ set(theory.observables):
         notes.append(f"Not compared, as only one of the two has it: {', '.join(sorted(left_out))}.")
-    if not theory.converged:
-        notes.append("The theory did not converge.")
-    notes += [f"Warning: {text}." for text in theory.evidence.get("warnings", [])]
-    size = runs.evidence.get("limiting_size", runs.size)
+    notes += [f"Warning: {text}." for text in theory.evidence.warnings or []]
+    size = runs.evidence.limiting_size or runs.size
     if note := note_on_runs(theory.evidence, size):
         notes.append(note)
     common = [name for name in runs.observables if name in theory.observables]
@@ -132,7 +130,7 @@ def compare(
         predicted, interpolation = _theory_on(run, theory[name], runs.size)
         scale = float(np.max(np.abs(predicted)))
         allowance = finite_size * scale / (size or 1) + interpolation
-        allowance = allowance + theory.evidence.get("accuracy", {}).get(name, 0.0)
+        allowance = allowance + (theory.evidence.accuracy or {}).get(name, 0.0)
         allowance = allowance + ROUNDING * scale
         sampling = _sampling_error_on(run, theory.standard_error(name))
         if sampling is not None:
@@ -313,19 +311,16 @@ def _judge(run: xr.DataArray, predicted, sampling, allowance: float, rounding: f
         "looks": looks,
         "verdict": "agrees" if p >= level else "differs",
     }
-    units = run.attrs.get("units", "1")
     arrays = {
-        "": (mean, "mean of the runs minus theory", units),
-        "_standard_error": (error, "standard error of the deviation", units),
-        "_in_errors": (in_errors, "deviation in standard errors", "1"),
-        "_per_cent": (per_cent, "deviation in per cent of the theory's root mean square", "%"),
+        "": (mean, "mean of the runs minus theory"),
+        "_standard_error": (error, "standard error of the deviation"),
+        "_in_errors": (in_errors, "deviation in standard errors"),
+        "_per_cent": (per_cent, "deviation in per cent of the theory's root mean square"),
     }
     frame, words = run.isel(seed=0, drop=True), run.attrs.get("long_name", run.name)
     return row, {
-        f"{run.name}{suffix}": frame.copy(data=values).assign_attrs(
-            long_name=f"{text}: {words}", units=unit
-        )
-        for suffix, (values, text, unit) in arrays.items()
+        f"{run.name}{suffix}": frame.copy(data=values).assign_attrs(long_name=f"{text}: {words}")
+        for suffix, (values, text) in arrays.items()
     }
 
 

@@ -170,10 +170,7 @@ def load(path: str | Path) -> Solution:
 
 def as_dataset(curves: Curves, theory: Theory) -> xr.Dataset:
     """The curves of a theory as labelled arrays."""
-    arrays, labels = curves.variables()
-    words = theory.time_words if curves.axis == "time" else "training step"
-    labels[curves.axis].attrs["long_name"] = words
-    return xr.Dataset(arrays, labels)
+    return xr.Dataset(*curves.variables(theory.time_words))
 
 
 def _summary(solution: Solution) -> list[str]:

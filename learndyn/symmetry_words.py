@@ -1,6 +1,7 @@
 """What is said of an exactly symmetric start, from the evidence of a solution (`learndyn.symmetry` finds it out)."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def sentences(found: dict, symbol: str) -> list[str]:
     return texts
 
 
-def note_on_runs(evidence: dict, size: int | None) -> str | None:
+def note_on_runs(evidence: Mapping, size: int | None) -> str | None:
     """Why runs of a size leave the theory with this evidence; None if nothing makes them, or not during training."""
     found, symbol = evidence.get("symmetric_start"), evidence.get("size_symbol", "N")
     if found is None or size is None or "unknown" in found:

@@ -154,8 +154,8 @@ class Curves:
             if name in theirs.arrays
         }
 
-    def variables(self) -> tuple[dict[str, xr.Variable], dict[str, xr.Variable]]:
-        """The observables with their standard errors, and the labels of their axes."""
+    def variables(self, time_words: str) -> tuple[dict[str, xr.Variable], dict[str, xr.Variable]]:
+        """The observables with their standard errors, and the labels of their axes; `time_words` say what time is."""
         known = {quantity.name: quantity for quantity in self.table}
         arrays: dict[str, xr.Variable] = {}
         sizes: dict[str, int] = {}
@@ -180,7 +180,8 @@ class Curves:
             axis: xr.Variable((axis,), np.asarray(own.get(axis, np.arange(size))))
             for axis, size in sizes.items()
         }
-        labels[self.axis] = xr.Variable((self.axis,), self.times)
+        words = {"long_name": time_words if self.axis == "time" else "training step"}
+        labels[self.axis] = xr.Variable((self.axis,), self.times, words)
         return arrays, labels
 
     def _named(self, axes: Sequence[str]) -> tuple[str, ...]:

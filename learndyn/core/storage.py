@@ -91,9 +91,9 @@ def load(path: str | Path, kind: str, keys: dict[int, tuple[str, ...]]) -> Store
         raise FileError(f"{path} has format version {version}, but {advice}")
     texts = {key: str(header.get(key)) for key in keys[version]}
     # Sweeps had no checksum before version 2.
-    if "sha256" in header or version > 1:
-        if header.get("sha256") != _checksum(data, texts):
-            raise FileError(f"{damaged} (the checksum does not match)")
+    checked = "sha256" in header or version > 1
+    if checked and header.get("sha256") != _checksum(data, texts):
+        raise FileError(f"{damaged} (the checksum does not match)")
     if "attributes" in texts:
         for name, attributes in json.loads(texts.pop("attributes")).items():
             (data[name] if name else data).attrs = attributes

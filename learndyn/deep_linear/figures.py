@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from learndyn.core.simulate import simulate
 from learndyn.core.solve import solve
 from learndyn.data import Dataset, Population, PowerLaw, Stream
-from learndyn.deep_linear.causal import Causal
+from learndyn.deep_linear.methods import Innovation
 from learndyn.deep_linear.network import DeepLinear
 from learndyn.figures import PaperFigure, register_figure
 from learndyn.numerics.statistics import mean_and_error
@@ -24,7 +24,7 @@ from learndyn.training import GradientDescent
 REFERENCE = (
     "Bordelon & Pehlevan, Deep linear network training dynamics from random initialization, 2025"
 )
-LONG_RUN = Causal(form="innovation", tolerance=1e-8)
+LONG_RUN = Innovation(tolerance=1e-8)
 LINES = {"test_loss": "-", "train_loss": "--"}
 GUIDE = {"color": "0.55", "lw": 1.0, "zorder": 1}
 TEST_LOSS = "test loss  ⟨(y − f)²⟩"
@@ -39,7 +39,7 @@ class Curve(NamedTuple):
     label: str
     size: int | None = None
     observables: Sequence[str] = ("test_loss",)
-    method: Causal | None = None
+    method: Innovation | None = None
 
 
 def _problem(network: DeepLinear, data, rate: float, steps: int) -> Problem:

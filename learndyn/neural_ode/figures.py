@@ -11,10 +11,10 @@ from learndyn.core.simulate import simulate
 from learndyn.core.solve import solve
 from learndyn.data import Data, Dataset, Stream
 from learndyn.figures import PaperFigure, register_figure
-from learndyn.neural_ode.dmft import DynamicalMeanField
 from learndyn.neural_ode.fields import PolynomialField
 from learndyn.neural_ode.finite import AdjointDescent
 from learndyn.neural_ode.inference import inference, stationary_flow
+from learndyn.neural_ode.methods import OverlapMap
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.neural_ode.recovery import recovery
 from learndyn.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
@@ -223,7 +223,7 @@ def adjoints(
         label = f"$e^{{{2 * factor}λt}}$"
         alone.plot(back, slope, color=colour, lw=0.9, ls=":", label=label)
         problem = trained(flow(short, 0.75, g2, adjoint=adjoint), 0.1, 1)
-        theory = solve(problem, DynamicalMeanField(inference_steps=(0,)))
+        theory = solve(problem, OverlapMap(inference_steps=(0,)))
         method = AdjointDescent(inference_steps=(0,))
         runs = simulate(problem, size, seeds, method=method)["C_pp"].values[:, 0]
         times = short - theory["inference_time"].values

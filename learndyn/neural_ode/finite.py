@@ -64,8 +64,8 @@ class AdjointDescent(Simulator):
         units = len(start.a) + len(start.teacher_a)
         if d_theta < units:
             allowed = (
-                f"must be larger: there would be {d_theta} controls, and at least {units} are needed, as many as student "
-                "and teacher have units"
+                f"must be larger: there would be {d_theta} controls, and at least {units} are needed, as many as "
+                "student and teacher have units"
             )
             raise ProblemError("size", size, allowed)
         return Ensemble(

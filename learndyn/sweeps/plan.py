@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 
-from learndyn.core.solve import versions
-from learndyn.core.theory import Theory, choose, theory_for
+from learndyn.core.evidence import versions
+from learndyn.core.method import Method
+from learndyn.core.record import Record
+from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import ProblemError, nearest
-from learndyn.numerics.times import resolve_steps, resolve_times
 from learndyn.part import Part, plain, whole
 from learndyn.paths import changed, check_paths
 from learndyn.problem import Problem
@@ -46,8 +46,8 @@ class Task(NamedTuple):
 
     problem: Problem
     theory: Theory | None
-    method: Any
-    save_at: Any
+    method: Method | None
+    record: Record
     seed: int
     runs: Runs | None
     observables: tuple[str, ...] | None
@@ -58,24 +58,13 @@ class Task(NamedTuple):
         what = {
             "problem": self.problem.to_dict(),
             "method": plain(self.method),
-            "save_at": np.asarray(self.save_at).tolist(),
+            "record": self.record.at.tolist(),
             "seed": self.seed,
             "runs": None if self.runs is None else plain(list(self.runs)),
             "observables": self.observables,
             "versions": versions(),
         }
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
-
-
-class Result(NamedTuple):
-    """What a task gave: observables, labels of their axes, and how they were obtained; a failure has `info["error"]`.
-
-    Variables, not datasets: making a dataset takes longer than many a solve.
-    """
-
-    arrays: dict[str, xr.Variable]
-    labels: dict[str, xr.Variable]
-    info: dict
 
 
 def axes_of(problem: Problem, over: Mapping[str, Any]) -> list[Axis]:
@@ -152,7 +141,7 @@ def runs_of(simulate, problem: Problem) -> Runs | None:
             raise ProblemError(f"simulate[{key!r}]", table[key], nearest(key, allowed))
     if "size" not in table:
         raise ProblemError("simulate", simulate, "must give the size of the networks")
-    method = choose(table.get("method"), theory_for(problem).simulators, "simulate['method']")
+    method = theory_for(problem).simulator(table.get("method"), "simulate['method']")
     return Runs(
         whole(1)(table["size"], "simulate['size']"),
         whole(1)(table.get("seeds", 1), "simulate['seeds']"),
@@ -164,27 +153,21 @@ def runs_of(simulate, problem: Problem) -> Runs | None:
 def tasks_of(problems: np.ndarray, method, save_at, seed: int, theory: bool, runs, observables):
     """(index of a point, task) for everything to compute."""
     wanted = None if observables is None else tuple(observables)
-    found, methods, lengths = [], {}, set()
+    tasks: list[tuple[tuple, Task]] = []
+    methods: dict[str, Method] = {}
+    records: dict[tuple, Record] = {}
     for index in itertools.product(*map(range, problems.shape)):
         problem = problems[index]
-        known = theory_for(problem)
-        length = tuple(getattr(problem.training, name, None) for name in ("steps", "time"))
-        if length not in lengths:
-            _check_save_at(save_at, *length)
-            lengths.add(length)
+        known, training = theory_for(problem), problem.training
+        length = (training.steps, training.time)
+        if length not in records:
+            records[length] = Record.of(training, save_at)
+        record = records[length]
         if theory:
-            if known.name not in methods:
-                methods[known.name] = choose(method, known.methods, "method")
-            own = methods[known.name]
-            found.append((index, Task(problem, known, own, save_at, seed, None, wanted)))
+            chosen = known.chosen(method, problem, record)
+            # One object for equal methods, by which problems are grouped.
+            own = methods.setdefault(json.dumps(plain(chosen), sort_keys=True), chosen)
+            tasks.append((index, Task(problem, known, own, record, seed, None, wanted)))
         if runs is not None:
-            found.append((index, Task(problem, known, None, save_at, seed, runs, wanted)))
-    return found
-
-
-def _check_save_at(save_at, steps: int | None, time: float | None) -> None:
-    """Refuse recording times that a training of this length has not got."""
-    if steps is not None:
-        resolve_steps(save_at, steps)
-    elif time is not None:
-        resolve_times(save_at, time)
+            tasks.append((index, Task(problem, known, None, record, seed, runs, wanted)))
+    return tasks

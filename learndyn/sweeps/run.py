@@ -1,10 +1,9 @@
 """Computing tasks on all cores, or on a cluster: how, and what becomes of each.
 
-On one machine a theory says what suits it (`Theory.many`, `Theory.parallel`): problems of one shape in a single call,
+On one machine a method says what suits it (`Method.solve_many`, `Method.way`): problems of one shape in a single call,
 threads, one at a time because each uses all cores, or processes. Processes and clusters are dask's.
 """
 
-import concurrent.futures
 import contextlib
 import os
 import sys
@@ -14,14 +13,16 @@ from typing import Any
 
 import jax
 import numpy as np
-import threadpoolctl
 
+from learndyn.core.curves import Curves
+from learndyn.core.method import Method
 from learndyn.core.simulate import simulate
-from learndyn.core.solve import variables_of
-from learndyn.core.theory import Curves, Theory, theory_for
+from learndyn.core.storage import Point
+from learndyn.core.theory import Theory, theory_for
+from learndyn.core.threads import in_threads
 from learndyn.errors import LearndynError, UnknownObservable, nearest
 from learndyn.numerics.precision import float64
-from learndyn.sweeps.plan import Result, Task
+from learndyn.sweeps.plan import Task
 from learndyn.symmetry import with_symmetry
 
 TOGETHER = 64
@@ -36,10 +37,10 @@ ONE_CORE = {
 }
 """The environment of a worker process, of which there is one a core."""
 
-Done = Callable[[Task, Result], None]
+Done = Callable[[Task, Point], None]
 
 
-def compute(task: Task) -> Result:
+def compute(task: Task) -> Point:
     """One task; an error is a result too."""
     start = time.perf_counter()
     try:
@@ -49,72 +50,74 @@ def compute(task: Task) -> Result:
     return _result(task, arrays, labels, info, time.perf_counter() - start)
 
 
-def _solved(task: Task) -> Result:
+def _solved(task: Task) -> Point:
     """The theory, without what `solve` says about it: a dataset can take longer than the theory."""
-    theory, given = _theory(task), (task.problem, task.method, task.save_at, task.seed)
+    theory, given = _theory(task), (task.problem, _method(task), task.record, task.seed)
     with float64():
-        curves = theory.solve(*given, lambda _: None)
-        return _of(with_symmetry(theory, *given, curves))
+        return _of(theory, with_symmetry(theory, *given, theory.solve(*given)))
 
 
-def _simulated(task: Task) -> Result:
+def _simulated(task: Task) -> Point:
     assert task.runs is not None
     size, seeds, first, method = task.runs
-    given = {"method": method, "first_seed": first, "save_at": task.save_at}
+    save_at = task.record.at if task.record.chosen else None
+    given = {"method": method, "first_seed": first, "save_at": save_at}
     found = simulate(task.problem, size, seeds, **given)
     arrays = {str(name): array.variable for name, array in found.data.data_vars.items()}
     labels = {str(name): array.variable for name, array in found.data.coords.items()}
-    return Result(arrays, labels, {"diverged_at": found.diverged_at, "evidence": found.evidence})
+    info = {"diverged_at": found.diverged_at, "evidence": dict(found.evidence)}
+    return Point(arrays, labels, info)
 
 
-def _of(curves: Curves) -> Result:
+def _of(theory: Theory, curves: Curves) -> Point:
     info = {"diverged_at": curves.diverged_at, "evidence": curves.evidence}
-    return Result(*variables_of(curves), info)
+    return Point(*curves.variables(theory.time_words), info)
 
 
-def _failed(error: Exception, wall_time: float) -> Result:
+def _failed(error: Exception, wall_time: float) -> Point:
     name = "" if isinstance(error, LearndynError) else f"{type(error).__name__}: "
     return failure(f"{name}{error}", wall_time)
 
 
-def failure(error: str, wall_time: float = 0.0) -> Result:
+def failure(error: str, wall_time: float = 0.0) -> Point:
     """The result of a task that failed."""
-    return Result({}, {}, {"error": error, "wall_time": wall_time})
+    return Point({}, {}, {"error": error, "wall_time": wall_time})
 
 
-def compute_together(tasks: list[Task]) -> list[Result]:
+def compute_together(tasks: list[Task]) -> list[Point]:
     """Theories of problems of one shape in one call; one by one what cannot be solved so."""
     return _together(tasks) or [compute(task) for task in tasks]
 
 
-def _together(tasks: list[Task]) -> list[Result] | None:
+def _together(tasks: list[Task]) -> list[Point] | None:
     """Theories of problems of one shape in one call, None for what cannot be solved so; or a single task."""
     if len(tasks) == 1:
         return [compute(tasks[0])]
     first, theory, start = tasks[0], _theory(tasks[0]), time.perf_counter()
-    curves, wanted = None, first.observables
-    if theory.many is not None:
-        problems = [task.problem for task in tasks]
-        given = (first.method, first.save_at, first.seed)
-        try:
-            with float64():
-                curves = theory.many(problems, *given, wanted)
-                if curves is not None and theory.symmetries is not None:
-                    pairs = zip(problems, curves, strict=True)
-                    curves = [with_symmetry(theory, problem, *given, one) for problem, one in pairs]
-        except LearndynError:
-            # One problem that cannot be solved spoils the call; which it was shows when each is solved alone.
-            curves = None
-        except Exception as error:
-            # A fault of the theory must be seen, even if its problems could be solved alone.
-            return [_failed(error, time.perf_counter() - start) for _ in tasks]
-    if curves is None or not set(wanted or ()) <= curves[0].observables.keys():
+    problems, method, wanted = [task.problem for task in tasks], _method(first), first.observables
+    if not method.pays_together(problems, first.record):
+        return None
+    given = (method, first.record, first.seed)
+    try:
+        with float64():
+            curves = method.solve_many(problems, first.record, first.seed, wanted)
+            pairs = zip(problems, curves, strict=True)
+            curves = [with_symmetry(theory, problem, *given, one) for problem, one in pairs]
+    except LearndynError:
+        # One problem that cannot be solved spoils the call; which it was shows when each is solved alone.
+        return None
+    except Exception as error:
+        # A fault of the theory must be seen, even if its problems could be solved alone.
+        return [_failed(error, time.perf_counter() - start) for _ in tasks]
+    if not set(wanted or ()) <= curves[0].arrays.keys():
         return None
     share = (time.perf_counter() - start) / len(tasks)
-    return [_result(task, *_of(one), share) for task, one in zip(tasks, curves, strict=True)]
+    return [
+        _result(task, *_of(theory, one), share) for task, one in zip(tasks, curves, strict=True)
+    ]
 
 
-def _result(task: Task, arrays: dict, labels: dict, info: dict, wall_time: float) -> Result:
+def _result(task: Task, arrays: dict, labels: dict, info: dict, wall_time: float) -> Point:
     if task.observables is not None:
         for name in task.observables:
             if name not in arrays:
@@ -126,7 +129,7 @@ def _result(task: Task, arrays: dict, labels: dict, info: dict, wall_time: float
         }
         used = {axis for array in arrays.values() for axis in array.dims}
         labels = {axis: label for axis, label in labels.items() if axis in used}
-    return Result(arrays, labels, info | {"wall_time": wall_time})
+    return Point(arrays, labels, info | {"wall_time": wall_time})
 
 
 def run_all(tasks: list[Task], scheduler: str | None, workers: int | None, done: Done) -> None:
@@ -140,7 +143,7 @@ def run_all(tasks: list[Task], scheduler: str | None, workers: int | None, done:
         ways[way].append(group)
     refused, ways["threads"] = _in_threads(ways["threads"], cores, done), []
     for task in refused:
-        ways[_theory(task).parallel(task.problem, task.method)].append([task])
+        ways[_method(task).way(task.problem)].append([task])
     # What uses all cores by itself comes one after the other, in this thread.
     for (task,) in ways["alone"]:
         done(task, compute(task))
@@ -152,18 +155,22 @@ def _theory(task: Task) -> Theory:
     return task.theory or theory_for(task.problem)
 
 
+def _method(task: Task) -> Method:
+    assert task.method is not None
+    return task.method
+
+
 def _ways(tasks: list[Task], cores: int) -> Iterator[tuple[str, list[Task]]]:
     """How each task, or group of them, is best computed."""
     groups: dict = {}
     for task in tasks:
-        theory = _theory(task)
         if task.runs is not None:
             # Seeds run on threads of their own, so that points come one at a time unless there are few seeds.
             yield "threads" if task.runs.seeds < cores else "alone", [task]
-        elif theory.many is not None:
-            groups.setdefault((theory.name, *shape_of(task)), []).append(task)
+        elif type(_method(task)).solve_many is not Method.solve_many:
+            groups.setdefault((_theory(task).name, *shape_of(task)), []).append(task)
         else:
-            yield theory.parallel(task.problem, task.method), [task]
+            yield _method(task).way(task.problem), [task]
     for group in groups.values():
         length = min(TOGETHER, max(1, -(-len(group) // cores)))
         for first in range(0, len(group), length):
@@ -186,21 +193,15 @@ def _in_threads(groups: list[list[Task]], cores: int, done: Done) -> list[Task]:
         return []
     seeds = max(task.runs.seeds if task.runs else 1 for task, *_ in groups)
     refused: list[Task] = []
-    # One thread of BLAS for each task: many would compete for the cores.
-    single = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
-    with single, concurrent.futures.ThreadPoolExecutor(max(1, cores // seeds)) as pool:
-        futures = {pool.submit(_together, group): group for group in groups}
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                group, results = futures[future], future.result()
-                if results is None:
-                    refused += group
-                    continue
-                for task, result in zip(group, results, strict=True):
-                    done(task, result)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    numbered = dict(enumerate(groups))
+    at_once = max(1, cores // seeds)
+    for number, points in in_threads(lambda n, _: _together(numbered[n]), numbered, None, at_once):
+        group = numbered[number]
+        if points is None:
+            refused += group
+            continue
+        for task, point in zip(group, points, strict=True):
+            done(task, point)
     return refused
 
 

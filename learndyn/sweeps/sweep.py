@@ -10,15 +10,17 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from learndyn.core.solve import versions
-from learndyn.errors import FileError, ProblemError
-from learndyn.files import write_atomically
+from learndyn.core import storage
+from learndyn.core.conversion import from_version_1
+from learndyn.core.evidence import to_json, versions
+from learndyn.core.storage import Point
+from learndyn.core.theory import theory_for
+from learndyn.errors import ProblemError
 from learndyn.part import boolean, plain, whole
 from learndyn.problem import Problem
 from learndyn.progress import progress_bar
 from learndyn.sweeps.plan import (
     Axis,
-    Result,
     Task,
     axes_of,
     can_be_stored,
@@ -29,7 +31,11 @@ from learndyn.sweeps.plan import (
 from learndyn.sweeps.run import run_all
 from learndyn.sweeps.store import Store
 
-FORMAT, FORMAT_VERSION = "learndyn sweep", 1
+KEYS = {
+    1: ("axes", "problem", "over", "evidence"),
+    2: ("problem", "over", "evidence", "attributes"),
+}
+"""The texts in a file, by the version of its format."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -94,40 +100,24 @@ class Sweep:
 
     def save(self, path: str | Path) -> None:
         """Write a NetCDF file that `load_sweep` turns back into this sweep."""
-        data = self.data.copy()
-        data.attrs = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "axes": json.dumps(self.axes),
+        texts = {
             "problem": self.problem.to_text(),
-            "over": json.dumps(plain({k: [plain(x) for x in v] for k, v in self.over.items()})),
-            "evidence": json.dumps(self.evidence),
+            "over": to_json(plain({k: [plain(x) for x in v] for k, v in self.over.items()})),
+            "evidence": to_json(self.evidence),
         }
-        write_atomically(path, lambda temporary: data.to_netcdf(temporary, engine="netcdf4"))
+        storage.save(path, "sweep", self.data, texts)
 
 
 def load_sweep(path: str | Path) -> Sweep:
-    """Read a sweep that `Sweep.save` wrote."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileError(
-            f"cannot read {path}: there is no such file; give the path of a saved sweep"
-        )
-    try:
-        with xr.open_dataset(
-            path, engine="netcdf4", decode_times=False, decode_timedelta=False
-        ) as file:
-            data = file.load().drop_encoding()
-    except Exception as error:
-        raise FileError(
-            f"{path} is damaged, or not a NetCDF file ({type(error).__name__})"
-        ) from error
-    header = data.attrs
-    if header.get("format") != FORMAT or header.get("format_version") != FORMAT_VERSION:
-        raise FileError(f"{path} is not a sweep saved by this version of learndyn")
-    data.attrs = {"axes": json.loads(header["axes"])}
-    problem = Problem.from_text(header["problem"], f"the problem in {path}")
-    return Sweep(data, problem, json.loads(header["over"]), json.loads(header["evidence"]))
+    """Read a sweep that `Sweep.save` wrote; also one of learndyn 0.1, in today's conventions."""
+    stored = storage.load(path, "sweep", KEYS)
+    problem = storage.problem_in(path, stored.texts["problem"])
+    data = stored.data
+    if stored.version == 1:
+        data = from_version_1(data, theory_for(problem))
+        data.attrs = {"axes": json.loads(stored.texts["axes"])}
+    over, evidence = (json.loads(stored.texts[key]) for key in ("over", "evidence"))
+    return Sweep(data, problem, over, evidence)
 
 
 def sweep(
@@ -171,7 +161,7 @@ def sweep(
     if store is not None:
         can_be_stored(problems, axes)
     kept = None if store is None else Store(store)
-    results: dict[tuple, Result] = {}
+    results: dict[tuple, Point] = {}
     missing: list[tuple[tuple, str, Task]] = []
     for index, task in indexed:
         key = task.key if kept is not None else ""
@@ -184,7 +174,7 @@ def sweep(
     with progress_bar(progress, f"sweep of {problems.size} points") as report:
         places = {id(task): (index, key) for index, key, task in missing}
 
-        def done(task: Task, result: Result) -> None:
+        def done(task: Task, result: Point) -> None:
             index, key = places[id(task)]
             if kept is not None:
                 kept.put(key, result)
@@ -204,7 +194,7 @@ def sweep(
     return Sweep(data, problem, {axis.path: list(axis.values) for axis in axes}, evidence)
 
 
-def _apart(axes: list[Axis], results: Iterable[Result]) -> list[Axis]:
+def _apart(axes: list[Axis], results: Iterable[Point]) -> list[Axis]:
     """The axes, called by their whole path where an observable, or an axis of one, has the name."""
     taken = {
         name for result in results for names in (result.arrays, result.labels) for name in names

@@ -2,6 +2,7 @@
 (`reused.py`, `sampled_curves.py`, `sampling.py`, `fixed_point.py`) and its finite networks (`full_batch.py`)."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from learndyn.core.theory import Theory, register
 from learndyn.data import Dataset, Population, Stream
@@ -73,8 +74,8 @@ class OnDataset(Theory):
     demo_seeds = 6
     size_symbol = "D"
     time_words = "time t"
-    former_names = {"A": "R"}
-    former_factors = {"test_loss": 0.5, "train_loss": 0.5, "leading_gap": 0.5}
+    former_names: ClassVar = {"A": "R"}
+    former_factors: ClassVar = {"test_loss": 0.5, "train_loss": 0.5, "leading_gap": 0.5}
 
     def symmetries(self, problem):
         return symmetries.symmetric_start(problem)

@@ -267,7 +267,7 @@ class OrderParameterODE(Method):
         return Integration(problem, rules, self)
 
     def solve(self, problem, record, seed, report):
-        """Integrate twice, the second time with looser tolerances and on coarser grids: the difference is the accuracy."""
+        """Integrate twice; what looser tolerances and coarser grids change the second time is the accuracy."""
         K, M = problem.network.R.shape
         _require_memory(K, M, self, problem)
         made, _ = equations(problem)

@@ -114,7 +114,7 @@ def same_teacher(made: Equations, problem) -> None:
     teacher = problem.data.teacher
     if not np.array_equal(np.asarray(made.T), np.asarray(teacher.T)):
         allowed = (
-            "must stay as it is in the middle of training, because the overlaps with other teacher units are not known; "
-            "to change the task, change the teacher's readout"
+            "must stay as it is in the middle of training, because the overlaps with other teacher units are not "
+            "known; to change the task, change the teacher's readout"
         )
         raise ProblemError("data.teacher.T", teacher.T, allowed)

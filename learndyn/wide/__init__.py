@@ -1,8 +1,8 @@
 """Infinitely wide networks that learn features.
 
-The exact linear solution (`linear.py`, `innovation.py`), particles for one hidden layer (`particles.py`), sampled layers
-for deep ones (`sampled.py`), gradient flow (`flow.py`), approximations (`approximations.py`, `alternating.py`), the
-methods (`methods.py`), and finite networks (`finite.py`).
+The exact linear solution (`linear.py`, `innovation.py`), particles for one hidden layer (`particles.py`), sampled
+layers for deep ones (`sampled.py`), gradient flow (`flow.py`), approximations (`approximations.py`, `alternating.py`),
+the methods (`methods.py`), and finite networks (`finite.py`).
 """
 
 from pathlib import Path

@@ -58,7 +58,7 @@ def alternate(
         new, E_new = _outputs(setting, kernels)
         if not np.all(np.isfinite(new)):
             raise NotConverged(
-                f"iteration {iteration} of whole trajectories overflowed; use a smaller damping, or KernelEvolution, "
+                f"iteration {iteration} of whole trajectories overflowed; use a smaller damping, or SampledLayers, "
                 "which needs no iteration"
             )
         change, f, E = float(np.max(np.abs(new - f))), new, E_new
@@ -66,7 +66,7 @@ def alternate(
             return Sweep(f, layers, setting.states)
     raise NotConverged(
         f"after {iterations} iterations an output still changes by {change:.2g}; use more iterations, or "
-        "KernelEvolution, which needs none"
+        "SampledLayers, which needs none"
     )
 
 

@@ -20,8 +20,10 @@ from learndyn.training import GradientDescent
 from learndyn.wide.finite import WideDescent
 from learndyn.wide.methods import (
     GradientIndependence,
-    KernelEvolution,
+    LinearRows,
+    Particles,
     Perturbative,
+    SampledLayers,
     StaticKernel,
 )
 from learndyn.wide.network import Wide
@@ -151,7 +153,7 @@ def figure_1(
     """Losses, preactivations and kernels of a tanh network, theory and finite networks."""
     setting = Setting(3, "tanh", Points.random(5, 10, seed=1), 0.5, steps)
     states, order = setting.all_states(), by_target(setting.points)
-    method = KernelEvolution(samples=samples, batches=batches)
+    method = SampledLayers(samples=samples, batches=batches)
     richest = 2.0
     figure = Figure(figsize=(11.4, 7.6), layout="constrained")
     top, bottom = _parts(figure, 2, 1, height_ratios=(1, 1.05))
@@ -292,7 +294,7 @@ def figure_3(
 ):
     """A relu network with weight decay, which forgets everything unless features move enough."""
     setting = Setting(1, "relu", Points.random(6, 10, seed=0), 0.3, steps, weight_decay=0.1)
-    method, states = KernelEvolution(samples=samples, batches=batches), setting.all_states()
+    method, states = Particles(samples=samples, batches=batches), setting.all_states()
     few = _some(states, 17)
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     losses, aligned = figure.subplots(1, 2)
@@ -345,7 +347,7 @@ def _draw_alignments(axes: Axes, richnesses, final, errors, shares, trained, siz
 
 
 THEORIES = {
-    "full theory": KernelEvolution(),
+    "full theory": LinearRows(),
     "static kernel": StaticKernel(),
     "gradient independence": GradientIndependence(),
     "order γ₀²": Perturbative(),

@@ -12,7 +12,9 @@ from learndyn.activations import (
     Relu,
     activation,
 )
+from learndyn.alignment import alignment
 from learndyn.compare import Comparison, compare
+from learndyn.core.run import Run, start
 from learndyn.core.simulate import simulate
 from learndyn.core.solve import solve, trace
 from learndyn.core.theory import Theory, register, theories
@@ -142,6 +144,7 @@ __all__ = [
     "Recovery",
     "Relu",
     "Rows",
+    "Run",
     "SampledLayers",
     "ScaledSkip",
     "Solution",
@@ -158,6 +161,7 @@ __all__ = [
     "Wide",
     "WideDescent",
     "activation",
+    "alignment",
     "approximations",
     "best_rate",
     "compare",
@@ -177,6 +181,7 @@ __all__ = [
     "register",
     "simulate",
     "solve",
+    "start",
     "stationary_flow",
     "sweep",
     "theories",

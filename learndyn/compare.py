@@ -17,6 +17,7 @@ standard errors e_theory, the error bar of a deviation is √(e_runs² + e_theor
 import dataclasses
 import html
 import textwrap
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -154,7 +155,20 @@ def compare(
     return Comparison(table, xr.Dataset(deviations), *settings)
 
 
-def _check_comparable(theory: Solution, runs: Solution, finite_size: float) -> None:
+def on_common_axes(
+    theory: Solution, runs: Solution
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """(name, runs with the seeds in front, theory at the times of the runs) for every observable that both have."""
+    _check_comparable(theory, runs, 0.0, least=1)
+    data, _ = _before_divergence(theory, runs)
+    for name in runs.observables:
+        if name in theory.observables:
+            run = data[name].transpose("seed", ...)
+            if np.all(np.isfinite(run.values)) and np.all(np.isfinite(theory[name].values)):
+                yield name, run.values, _theory_on(run, theory[name], runs.size)[0]
+
+
+def _check_comparable(theory: Solution, runs: Solution, finite_size: float, least: int = 2) -> None:
     for name, value in (("theory", theory), ("runs", runs)):
         if not isinstance(value, Solution):
             raise CannotCompare(f"{name} = {shown(value)}: must be a Solution")
@@ -169,7 +183,7 @@ def _check_comparable(theory: Solution, runs: Solution, finite_size: float) -> N
         raise CannotCompare(f"theory and runs are of different problems: {difference}")
     if theory.axis != runs.axis:
         raise CannotCompare(f"the theory is over {theory.axis}, the runs are over {runs.axis}")
-    if runs.data.sizes["seed"] < 2:
+    if runs.data.sizes["seed"] < least:
         raise CannotCompare("one seed has no error bar: simulate with at least 2 seeds")
     if finite_size > 0 and not runs.size:
         raise CannotCompare("the evidence of the runs has no size: only finite_size=0 is possible")

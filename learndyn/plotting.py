@@ -288,6 +288,9 @@ def _components(array: xr.DataArray, axis: str, slices: int | None = 5) -> list:
         chosen = np.linspace(0, array.sizes[second] - 1, slices).round().astype(int)
         array = array.isel({second: np.unique(chosen)})
     front = [dim for dim in ("seed", axis) if dim in array.dims]
+    # An axis of one component says nothing about it.
+    single = [dim for dim, size in array.sizes.items() if size == 1 and dim not in front]
+    array = array.squeeze(single, drop=True)
     if axis not in front:
         raise LearndynError(f"{array.name} does not depend on {axis}: there is no curve to plot")
     others = [dim for dim in array.dims if dim not in front]
@@ -295,7 +298,10 @@ def _components(array: xr.DataArray, axis: str, slices: int | None = 5) -> list:
         [f"{second} = {label:.4g}" if dim == second else str(label) for label in array[dim].values]
         for dim in others
     ]
-    names = [f"{array.name}[{', '.join(label)}]" for label in itertools.product(*labels)]
+    names = [
+        f"{array.name}[{', '.join(label)}]" if label else str(array.name)
+        for label in itertools.product(*labels)
+    ]
     values = array.transpose(*others, *front).values
     return list(zip(names, values.reshape(-1, *values.shape[len(others) :]), strict=True))
 

@@ -11,6 +11,8 @@ import typer
 from learndyn.cli.console import remark, say
 from learndyn.cli.options import (
     FirstSeed,
+    Method,
+    Options,
     ProblemFile,
     SaveAt,
     Seeds,
@@ -35,25 +37,17 @@ def solve(
             help="Relative tolerance of the solver; smaller is more accurate and slower.",
         ),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            show_default="the theory's own",
-            help="Set an option of the theory's method, such as form=rows or bins=128; give it "
-            "several times for several.",
-        ),
-    ] = None,
+    method: Method = None,
+    option: Options = None,
     save_at: SaveAt = None,
 ) -> None:
     """Compute the learning curve in the limit of a large network, and save it."""
-    from learndyn.core.theory import theory_for
     from learndyn.problem import Problem
 
     problem = Problem.from_toml(problem_file)
-    method = method_with(theory_for(problem).methods[0], option or [], rtol)
     times = recording_times(save_at, problem)
-    say(repr(solve_into(writable_file(output), problem, method, times)))
+    chosen = chosen_method(problem, times, method, option or [], rtol)
+    say(repr(solve_into(writable_file(output), problem, chosen, times)))
 
 
 def simulate(
@@ -97,8 +91,22 @@ def value_of(word: str):
     return word
 
 
+def chosen_method(problem, times, word: str | None, options: list[str], rtol: float | None):
+    """The method that --method names, or the automatic one, with the fields that --option and --rtol give it.
+
+    None if nothing was said about it.
+    """
+    from learndyn.core.record import Record
+    from learndyn.core.theory import theory_for
+
+    theory = theory_for(problem)
+    named = method_of(theory.methods, word)
+    usual = named or theory.automatic(problem, Record.of(problem.training, times))
+    return method_with(type(usual), options, rtol) or named
+
+
 def method_with(cls: type, options: list[str], rtol: float | None):
-    """The method with the fields that --option and --rtol give it; None for the usual one."""
+    """A method of this class with the fields that --option and --rtol give it; None if they give none."""
     known = [item.name for item in dataclasses.fields(cls)]
     values = {}
     for option in options:

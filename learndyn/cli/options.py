@@ -125,6 +125,26 @@ def recording_times(save_at: str | None, problem):
     return np.unique(np.rint(parse_times(save_at, training.steps)))
 
 
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="METHOD",
+        show_default="what suits the problem",
+        help="How to solve, where the theory has a choice, such as rows or innovation for a deep linear network.",
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        show_default="the method's own",
+        help="Set an option of the method, such as bins=128; give it several times for several.",
+    ),
+]
+
+
 def method_of(kinds: tuple[type, ...], word: str | None):
     """The method whose kind is `word`; None for the usual one."""
     if word is None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from learndyn.cli.compute import method_with
+from learndyn.cli.compute import chosen_method
 from learndyn.cli.console import remark, say
 from learndyn.cli.failures import GAVE_UP
 from learndyn.cli.grids import fields_and_values
@@ -17,6 +17,8 @@ from learndyn.cli.options import (
     Colour,
     FirstSeed,
     Kind,
+    Method,
+    Options,
     ProblemFile,
     SaveAt,
     Select,
@@ -68,14 +70,8 @@ def sweep(
         ),
     ] = None,
     save_at: SaveAt = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            show_default="the theory's own",
-            help="Set an option of the theory's method; give it several times for several.",
-        ),
-    ] = None,
+    method: Method = None,
+    option: Options = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to save the sweep.")
     ] = Path("sweep.nc"),
@@ -123,7 +119,6 @@ def sweep(
     others. The exit code is 1 if some points failed and 3 if all did. `learndyn plot` draws the
     saved sweep.
     """
-    from learndyn.core.theory import theory_for
     from learndyn.plotting import ENDINGS, save_figure
     from learndyn.problem import Problem
     from learndyn.sweeps import sweep as sweep_of
@@ -137,7 +132,6 @@ def sweep(
         refuse_look(look, "needs --picture FIGURE")
     else:
         writable_file(picture, tuple(f".{ending}" for ending in ENDINGS))
-    method = method_with(theory_for(problem).methods[0], option or [], None)
     lengths = {"training.steps", "training.time"} & fields.keys()
     if save_at is not None and lengths:
         allowed = (
@@ -145,6 +139,7 @@ def sweep(
         )
         raise ProblemError("--save-at", save_at, allowed)
     times = recording_times(save_at, problem)
+    chosen = chosen_method(problem, times, method, option or [], None)
     kept = store or writable_file(output).with_suffix(".points")
     if kept == output:
         raise ProblemError("--store", str(store), "must be another path than the output")
@@ -156,7 +151,7 @@ def sweep(
             solve=not no_solve,
             simulate=None if simulate is None else runs,
             observables=observable or None,
-            method=method,
+            method=chosen,
             save_at=times,
             store=kept,
             retry_failed=retry_failed,

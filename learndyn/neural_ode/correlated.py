@@ -12,6 +12,7 @@ import numpy as np
 from learndyn.core.progressing import Diverged, Progressing
 from learndyn.data import Dataset
 from learndyn.divergence import diverged
+from learndyn.errors import ProblemError
 from learndyn.neural_ode.map import both_rates, loss_of
 from learndyn.neural_ode.memory import Controls, Memory, Path
 from learndyn.neural_ode.units import fields_of
@@ -109,6 +110,21 @@ class MemoryTraining(Progressing):
 
     def after(self):
         return self.now + 1
+
+    def change(self, problem):
+        """Other rates from now on, for as many steps as there were."""
+        before = self.problem
+        if problem.data != before.data:
+            raise ProblemError(
+                "data", problem.data, "must stay as they are in the middle of training"
+            )
+        for name in ("steps", "weight_decay"):
+            value, usual = (getattr(x.training, name) for x in (problem, before))
+            if value != usual:
+                allowed = f"must stay {usual} in the middle of training"
+                raise ProblemError(f"training.{name}", value, allowed)
+        self.problem = problem
+        self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
 
 
 def _overlaps(made: Memory, kept: list[Controls]) -> dict:

@@ -90,7 +90,7 @@ def _selected(sweep: Sweep, observable: str, select: Mapping) -> tuple[Measured,
         none = "every point failed; see failures"
         hint = nearest(observable, known) if known else none
         raise UnknownObservable(f"no observable {observable!r}; {hint}")
-    found = measured(data, observable)
+    found = measured(data, observable).map(lambda array: _without_single(array, names))
     dims = [str(dim) for dim in found.sides[0].values.dims if dim != found.axis]
     for name, value in select.items():
         if name not in dims:
@@ -122,6 +122,12 @@ def _index_of(labels: list, name: str, value) -> int:
 def _label(array: xr.DataArray, name: str) -> str:
     text, units = str(array.attrs.get("long_name", name)), array.attrs.get("units", "1")
     return text if units in ("1", "") else f"{text} [{units}]"
+
+
+def _without_single(array: xr.DataArray, swept: list[str]) -> xr.DataArray:
+    """Without axes of one component, which say nothing about it."""
+    kept = {*swept, "seed", "time", "step"}
+    return array.squeeze([d for d, n in array.sizes.items() if n == 1 and d not in kept], drop=True)
 
 
 def _fixed(found: Measured, name: str, index: int) -> Measured:

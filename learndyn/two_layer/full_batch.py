@@ -237,7 +237,7 @@ class Network(Trainee):
 
     def __init__(self, problem, size: int, grid: Grid, recorded, responses: bool, seed: int):
         super().__init__(len(recorded))
-        self.made, start = equations(problem)
+        self.problem, (self.made, start) = problem, equations(problem)
         self.v, self.grid, self.recorded = start.v, grid, recorded
         self.D, self.P = size, max(1, round(problem.data.ratio * size))
         self.W, self.W_star, self.examples = draw(self.made, start, self.D, self.P, seed)
@@ -320,6 +320,23 @@ class Network(Trainee):
             arrays["R_h"] = self.tangents.R_h[:reached, :, :reached]
             arrays["R_star"] = self.tangents.R_star[:reached]
         return arrays
+
+    def change(self, problem):
+        """Other rates or another decay from now on, for as long as before; the dataset stays."""
+        before = self.problem
+        if problem.data != before.data:
+            raise ProblemError(
+                "data", problem.data, "must stay as they are in the middle of training"
+            )
+        training = problem.training
+        for name in ("steps", "time"):
+            value, usual = getattr(training, name), getattr(before.training, name)
+            if value != usual:
+                allowed = f"must stay {usual} in the middle of training"
+                raise ProblemError(f"training.{name}", value, allowed)
+        tau = self.grid.with_rates(training).tau
+        self.tau = np.concatenate([self.tau[: self.state], tau[self.state :], [0.0]])
+        self.problem, self.decay = problem, float(training.weight_decay)
 
     def after(self):
         return self.grid.times[min(self.state + 1, len(self.grid.times) - 1)]

@@ -45,6 +45,13 @@ class Grid(NamedTuple):
     times: np.ndarray
     tau: np.ndarray
 
+    def with_rates(self, training) -> "Grid":
+        """The same states with the rates of a training."""
+        if self.axis == "step":
+            return self._replace(tau=np.asarray(rates(training, len(self.tau)), dtype=float))
+        eta = np.asarray(as_schedule(training.learning_rate)(self.times[:-1]), dtype=float)
+        return self._replace(tau=eta * np.diff(self.times))
+
 
 def time_grid(problem, method: TimeSteps) -> Grid:
     """The steps of a problem's training."""
@@ -57,12 +64,10 @@ def time_grid(problem, method: TimeSteps) -> Grid:
                 raise ProblemError(f"{type(method).__name__}.{name}", value, allowed)
         count = training.steps
         _bounded(count, "training.steps", "use fewer steps")
-        tau = np.asarray(rates(training, count), dtype=float)
-        return Grid("step", np.arange(count + 1), tau)
+        return Grid("step", np.arange(count + 1), np.zeros(count)).with_rates(training)
     step = automatic_step(problem) if method.step is None else float(method.step)
     times = _times(training.time, step, method)
-    eta = np.asarray(as_schedule(training.learning_rate)(times[:-1]), dtype=float)
-    return Grid("time", times, eta * np.diff(times))
+    return Grid("time", times, np.diff(times)).with_rates(training)
 
 
 def _times(end: float, step: float, method: TimeSteps) -> np.ndarray:

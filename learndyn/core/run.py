@@ -1,0 +1,193 @@
+"""`start`: the limit, or one finite network, a step at a time in the user's hands."""
+
+import dataclasses
+import time
+
+import numpy as np
+import xarray as xr
+
+from learndyn.core.curves import MAIN, SECOND, Curves
+from learndyn.core.method import Ensemble, Method, Simulator
+from learndyn.core.progressing import Progressing, Trainee
+from learndyn.core.record import Record
+from learndyn.core.simulate import require_memory_for, simulation_of
+from learndyn.core.solve import solution_of
+from learndyn.core.theory import Theory, theory_for
+from learndyn.errors import LearndynError, ProblemError
+from learndyn.numerics.precision import float64
+from learndyn.part import number, whole
+from learndyn.solution import Solution
+
+
+def start(problem, size: int | None = None, seed: int = 0, *, method=None) -> "Run":
+    """The limit of `problem` at the beginning of training or, with a `size`, one finite network of that size.
+
+    Advance it with `run.advance(t)` or `run.step()`. `method` is one of `solve`, or of `simulate` where there is a
+    size. Methods that solve the whole of training at once raise `NoTheory`.
+    """
+    theory = theory_for(problem)
+    seed = whole(0)(seed, "seed")
+    record = Record.of(problem.training)
+    with float64():
+        if size is None:
+            chosen = theory.chosen(method, problem, record)
+            progressing = theory.start(problem, chosen, seed)
+            return Run(theory, problem, progressing, chosen, seed, None, None)
+        simulator = theory.simulator(method)
+        size = whole(1)(size, "size")
+        ensemble = theory.train(problem, size, simulator, record)
+        require_memory_for(ensemble, 1)
+        return Run(theory, problem, ensemble.draw(seed), simulator, seed, size, ensemble)
+
+
+class Run:
+    """Training on its way: the limit, or one finite network. `start` makes one.
+
+    Every state that `advance` or `step` ends on is kept, and so is the beginning; `solution` holds them. Where training
+    has diverged, `diverged` is True and nothing advances any more.
+    """
+
+    def __init__(
+        self,
+        theory: Theory,
+        problem,
+        progressing: Progressing,
+        method: Method | Simulator,
+        seed: int,
+        size: int | None,
+        ensemble: Ensemble | None,
+    ):
+        self._theory, self._problem, self._progressing = theory, problem, progressing
+        self._method, self._seed, self._size, self._ensemble = method, seed, size, ensemble
+        self._states: list[float] = []
+        self._lost: float | None = None
+        self._began = time.perf_counter()
+        self._go([0.0 if problem.training.time is not None else 0])
+
+    @property
+    def axis(self) -> str:
+        """What training is measured in: "time" or "step"."""
+        return "step" if self._problem.training.time is None else "time"
+
+    @property
+    def now(self) -> float:
+        """The time or step that was reached."""
+        return self._states[-1] if self._states else 0
+
+    @property
+    def diverged(self) -> bool:
+        """Whether training has diverged."""
+        return self._lost is not None
+
+    def _go(self, states: list) -> None:
+        with float64():
+            reached = self._progressing.advance(np.asarray(states), lambda state: None)
+        self._states += states[:reached]
+        if reached < len(states):
+            self._lost = states[reached]
+
+    def advance(self, until: float) -> "Run":
+        """Go on to the time or step `until`, and keep the state there; returns the run."""
+        check = number() if self.axis == "time" else whole(0)
+        until = check(until, "until")
+        if until < self.now:
+            raise ProblemError("until", until, f"must not be before {self.now:g}, where the run is")
+        self._within_training(until)
+        if self._size is not None and self.axis == "time":
+            until = self._on_grid(until)
+        if until > self.now and not self.diverged:
+            self._go([until])
+        return self
+
+    def _within_training(self, until: float) -> None:
+        end = self._problem.training.time or self._problem.training.steps
+        if until > end * (1 + 1e-12):
+            allowed = f"is after the end of training, {end:g}; give `problem` a longer training"
+            raise ProblemError("until", until, allowed)
+
+    def _on_grid(self, until: float) -> float:
+        """The nearest state that a finite network has."""
+        assert self._ensemble is not None
+        record = Record("time", np.array([until]))
+        with float64():
+            again = self._theory.train(self._problem, self._size or 1, self._simulator, record)
+        return float(again.record.at[-1])
+
+    @property
+    def _simulator(self) -> Simulator:
+        assert isinstance(self._method, Simulator)
+        return self._method
+
+    def step(self) -> "Run":
+        """One step of training; returns the run. A limit that is an ODE has no steps: use `advance`."""
+        after = self._progressing.after()
+        self._within_training(after)
+        if not self.diverged:
+            self._go([after])
+        return self
+
+    @property
+    def state(self) -> dict[str, xr.DataArray]:
+        """The observables of the present state, by name; functions of two times are left out."""
+        with float64():
+            arrays = self._progressing.observe()
+        present = Record(self.axis, np.array([self.now]))
+        table = [q for q in self._theory.table if MAIN in q.axes and SECOND not in q.axes]
+        shown = {q.name: arrays[q.name] for q in table if q.name in arrays}
+        labels = {} if self._ensemble is None else self._ensemble.labels
+        curves = Curves(self._theory.table, present, shown, labels=labels)
+        data = xr.Dataset(*curves.variables(self._theory.time_words)).isel({self.axis: 0})
+        return {name: data[name] for name in shown}
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The weights of a finite network by name: copies, so that changing them changes nothing."""
+        return self._network("weights").weights()
+
+    def sample(self, count: int) -> dict[str, np.ndarray]:
+        """So many of the examples that a finite network sees; looking does not change what it will see."""
+        with float64():
+            return self._network("examples").sample(whole(1)(count, "count"))
+
+    def _network(self, what: str) -> Trainee:
+        if not isinstance(self._progressing, Trainee):
+            raise LearndynError(f"the limit has no {what}; start a network with a size")
+        return self._progressing
+
+    @property
+    def problem(self):
+        """What is being learnt. Set it to change the task or the training from now on."""
+        return self._problem
+
+    @problem.setter
+    def problem(self, problem) -> None:
+        if theory_for(problem) is not self._theory:
+            raise ProblemError("problem", problem, "must be of the same kind as before")
+        if problem.network != self._problem.network:
+            allowed = "must stay as it is: it says where training began"
+            raise ProblemError("problem.network", problem.network, allowed)
+        if (problem.training.time is None) != (self._problem.training.time is None):
+            raise ProblemError(
+                "problem.training", problem.training, f"must be measured in {self.axis}s"
+            )
+        with float64():
+            self._progressing.change(problem)
+        self._problem = problem
+
+    @property
+    def solution(self) -> Solution:
+        """All states that were kept, as `solve` or `simulate` would give them; the problem is the latest."""
+        at = np.array([*self._states, *([] if self._lost is None else [self._lost])])
+        record = Record(self.axis, at)
+        with float64():
+            arrays = self._progressing.arrays()
+        seconds = time.perf_counter() - self._began
+        labels = {} if self._ensemble is None else self._ensemble.labels
+        curves = Curves(self._theory.table, record, arrays, len(self._states), labels=labels)
+        if self._ensemble is None:
+            assert isinstance(self._method, Method)
+            given = (self._theory, self._problem, self._method, self._seed)
+            return solution_of(*given, curves, seconds)
+        ensemble = dataclasses.replace(self._ensemble, record=record)
+        given = (self._theory, self._problem, self._size or 1, self._simulator, ensemble)
+        return simulation_of(*given, {self._seed: curves}, seconds)

@@ -34,10 +34,10 @@ def start(problem, size: int | None = None, seed: int = 0, *, method=None) -> "R
             progressing = theory.start(problem, chosen, seed)
             return Run(theory, problem, progressing, chosen, seed, None, None)
         simulator = theory.simulator(method)
-        size = whole(1)(size, "size")
-        ensemble = theory.train(problem, size, simulator, record)
+        inputs: int = whole(1)(size, "size")
+        ensemble = theory.train(problem, inputs, simulator, record)
         require_memory_for(ensemble, 1)
-        return Run(theory, problem, ensemble.draw(seed), simulator, seed, size, ensemble)
+        return Run(theory, problem, ensemble.draw(seed), simulator, seed, inputs, ensemble)
 
 
 class Run:

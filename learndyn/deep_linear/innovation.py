@@ -232,7 +232,7 @@ class GrowingTraining(Progressing):
                 self.fields.append(self.network.fields())
         return len(states)
 
-    def _move(self, until: int, report: Report) -> None:
+    def _move(self, until: float, report: Report) -> None:
         while self.now < until:
             eta, momentum, decay = (float(x[self.now]) for x in self.rule)
             self.network.step(eta, momentum, decay)

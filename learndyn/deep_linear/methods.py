@@ -206,8 +206,7 @@ class LayerNodes(Binned):
     def with_setting(self, problem, made, record, report):
         arrays, reached, evidence = by_nodes(problem, made, record.at, report)
         count = int(np.count_nonzero(record.at < reached))
-        edge = evidence.pop("edge_of_stability")
-        evidence = told(problem, "rows", made, edge) | evidence
+        evidence = told(problem, "rows", made, evidence["edge_of_stability"]) | evidence
         return Curves(
             INFINITE_TABLE, record, arrays, count, labels={"tau": LAYER_TIMES}, evidence=evidence
         )

@@ -6,7 +6,7 @@ difference is the error of the coarser solution, and the finer one, which is ret
 largest number of nodes is not enough, the difference is stated all the same, up to a tenth of the test loss.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,8 +83,8 @@ def by_nodes(problem, made: Setting, saved: np.ndarray, report: Report):
         name: _largest(values - second[name]) + ROUNDING * _largest(values)
         for name, values in first.items()
     }
-    evidence = {"edge_of_stability": fine.edge, "nodes": [coarse.nodes, fine.nodes]}
-    return first, reached, evidence | {"accuracy": accuracy}
+    evidence: dict[str, Any] = {"edge_of_stability": fine.edge, "accuracy": accuracy}
+    return first, reached, evidence | {"nodes": [coarse.nodes, fine.nodes]}
 
 
 def _at_least(least: float, numbers: tuple[int, ...]) -> int:

@@ -306,7 +306,9 @@ class WeightsOrOverlaps(Simulator, abstract=True):
     """Base of the ways to train on a `Stream` or a `Population`."""
 
     @abc.abstractmethod
-    def dynamics(self, made: Equations, start: OrderParameters, size: int, batch: int, rule):
+    def dynamics(
+        self, made: Equations, start: OrderParameters, size: int, batch: int, rule
+    ) -> Dynamics:
         """How a network of this size moves."""
 
     def smallest(self, units: int, batch: int) -> int:

@@ -259,10 +259,10 @@ class Network(Trainee):
         X, _, y = self.examples
         self.h = fields(self.W, X)
         self.Delta, self.g = (np.asarray(x) for x in _forces(self.made, self.v, self.h, y))
-        loss = self.Delta @ self.Delta / self.P
+        loss = float(self.Delta @ self.Delta) / self.P
         if not self.train_losses:
             # The labels set a scale where the network starts without an error.
-            self.scale = max(loss, y @ y / self.P)
+            self.scale = max(loss, float(y @ y) / self.P)
         if diverged(loss, self.scale):
             raise Diverged
         self.train_losses.append(0.5 * loss)

@@ -229,6 +229,13 @@ def before_divergence(arrays: list[np.ndarray]) -> int:
     return len(finite) if finite.all() else int(np.argmin(finite))
 
 
+def _named(arrays: list[np.ndarray], problem) -> dict[str, np.ndarray]:
+    """Losses and order parameters at all states by name, and what follows from them."""
+    named: dict[str, np.ndarray] = dict(zip(NAMES, arrays, strict=True))
+    special = specialisation(named["Q"], named["R"], problem.data.teacher.T)
+    return named | {"specialisation": special}
+
+
 def _stacked(*leaves):
     """The numbers at one place of several problems; non-numeric fields are equal across the problems."""
     if isinstance(leaves[0], float | np.ndarray):
@@ -341,13 +348,11 @@ class OrderParameterODE(Method):
         curves = []
         for i, problem in enumerate(problems):
             reached = min(before_divergence([x[i][None] for x in arrays]) for arrays in both)
-            pair = []
-            for arrays in both:
-                named = dict(zip(NAMES, (x[i] for x in arrays), strict=True))
-                teacher = problem.data.teacher.T
-                named["specialisation"] = specialisation(named["Q"], named["R"], teacher)
-                pair.append(Curves(TABLE, record, named, reached))
-            curves.append(self._told(*pair, int(steps[i])))
+            tight, rough = (
+                Curves(TABLE, record, _named([x[i] for x in arrays], problem), reached)
+                for arrays in both
+            )
+            curves.append(self._told(tight, rough, int(steps[i])))
         return curves
 
 

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import stdtrit
@@ -210,7 +211,7 @@ class InBatches(WideMethod, abstract=True):
     batches: int = field(whole(2), default=8)
 
     @abc.abstractmethod
-    def batch(self, problem, made: Setting, saved: np.ndarray):
+    def batch(self, problem, made: Setting, saved: np.ndarray) -> tuple[Callable, dict]:
         """What solves one batch: `run(seed, report) -> (arrays with f at all states, states reached)`; and evidence."""
 
     def way(self, problem):
@@ -367,7 +368,7 @@ class SampledLayers(WithResponses):
         return sweep(made, self.samples, seed, report, stein, False, self.precision)
 
 
-def _check_stein(method: SampledLayers, made: Setting) -> None:
+def _check_stein(method: InBatches, made: Setting) -> None:
     """Refuse Stein responses that would be wrong without showing it, and say how many samples would do."""
     directions = made.states * made.points * made.outputs
     if directions <= STEIN_SHARE * method.samples:

@@ -148,8 +148,6 @@ def test_a_step_is_a_gradient_step_of_every_weight(
 def test_momentum_decay_and_schedules_act_as_the_training_rule_says(momentum, centered):
     rate, decay = ExponentialDecay(0.3, 0.2), 0.4
     made = problem(
-        activation="tanh",
-        depth=2,
         data=points(2),
         rate=rate,
         momentum=momentum,
@@ -170,7 +168,7 @@ def test_momentum_decay_and_schedules_act_as_the_training_rule_says(momentum, ce
 
 
 def test_noise_has_the_variance_of_its_temperature_and_is_new_for_every_weight_and_step():
-    made = problem(activation="tanh", depth=2, temperature=0.5, weight_decay=0.4, bias=True)
+    made = problem(temperature=0.5, weight_decay=0.4, bias=True)
     size, residuals, before = 60, [], start(made, size=60)
     for t in (1, 2):
         after = trained(made, t, size=size)
@@ -196,7 +194,7 @@ def recorded(made, steps, size=N):
 @pytest.mark.parametrize("depth", [1, 3])
 @pytest.mark.parametrize("bias", [False, True])
 def test_the_kernel_is_the_tangent_kernel_of_the_function(depth, bias):
-    made = problem(activation="tanh", depth=depth, data=points(2, test_points=2), bias=bias)
+    made = problem(depth=depth, data=points(2, test_points=2), bias=bias)
     found = values(curves(made, save_at=[0, 4]))["kernel"]
     scale = made.network.richness**2 * N
     with float64():
@@ -266,20 +264,20 @@ def test_one_output_and_no_samples_leave_their_axes_out():
 
 def test_the_first_function_has_the_variance_of_its_features_over_width_and_is_gone_if_centered():
     count, squares = 200, []
-    made = problem(activation="tanh", depth=2, richness=0.5)
+    made = problem(richness=0.5)
     for seed in range(count):
         found = values(curves(made, 16, seed, save_at=[0]))
         variance = found["Phi"][1, 0, 0, 0, 0] / (0.5**2 * 16)
         squares.append(found["prediction"][0, 0] ** 2 / variance)
     # Given the features f is Gaussian: four standard errors of the mean of squares.
     assert abs(np.mean(squares) - 1) < 4 * np.sqrt(2 / count)
-    centered = values(curves(problem(activation="tanh", depth=2, centered=True)))
+    centered = values(curves(problem(centered=True)))
     assert np.all(centered["prediction"][0] == 0)
     assert np.all(centered["test_prediction"][0] == 0)
 
 
 def test_initial_weights_are_standard_normal_and_differ_between_seeds():
-    made = problem(activation="tanh", depth=2, bias=True)
+    made = problem(bias=True)
     one, other = start(made, 0, 80), start(made, 1, 80)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         # Five standard errors of a mean square, and of a mean product.

@@ -26,10 +26,6 @@ PLANE = ld.Points(inputs=[[1.4, 0.3], [-0.4, 1.2]], targets=[1.0, -1.0])
 """Two points of two dimensions."""
 QUADRATIC = ld.Polynomial([0, 0, 0.5])
 """An even activation, z²/2."""
-LATE_LEARNER = ld.TwoLayer(
-    ld.Polynomial([0, 1, 0.15]), np.eye(2), [[0.3], [-0.3]], readout=[0.25, 0.25]
-)
-"""Two almost linear units, which learn a quadratic teacher late."""
 
 SOURCES = {
     "stream": (
@@ -81,7 +77,7 @@ FLOW = (
 
 
 def two_layer(*, network=None, teacher=None, data=None, training=None, **properties):
-    """A student of a few `units` that learns a teacher: by default two erf units each, on a stream.
+    """A student of a few `units` that learns a teacher of as many (or of `teacher_units`): two of erf, on a stream.
 
     The student starts from the overlaps `Q` and `R`, or from weights of deviation `scale` drawn with a `seed`. The
     teacher has the student's activation unless there is a `teacher_activation`; its weights are orthonormal, or have
@@ -94,7 +90,7 @@ def two_layer(*, network=None, teacher=None, data=None, training=None, **propert
     else:
         activation, R = network.activation, network.R
     if teacher is None and data is None:
-        units = properties.pop("teacher_units", 2) if R is None else np.shape(R)[1]
+        units = properties.get("units", 2) if R is None else np.shape(R)[1]
         teacher = _teacher(properties, activation, units, size)
     elif teacher is None:
         teacher = data.teacher
@@ -106,6 +102,23 @@ def two_layer(*, network=None, teacher=None, data=None, training=None, **propert
         length = {"steps": 5} if isinstance(data, ld.Dataset) else {"time": 10.0}
         training = _training(properties, RULE, 0.5, length)
     return _problem(network, data, training, properties)
+
+
+def late_learning(*, alpha=0.5, eps=0.3, overlap=0.3, **properties):
+    """Two units φ(z) = z + ε/2 z², read out with α/2, that learn a quadratic unit late (grokking), from a dataset.
+
+    They start with an opposite `overlap`. The rate is 2/α by default, for which time is that of the paper.
+    """
+    opposite = {"Q": np.eye(2), "R": [[overlap], [-overlap]], "readout": [alpha / 2] * 2}
+    student, rate = ld.Polynomial([0, 1, eps / 2]), properties.pop("rate", 2 / alpha)
+    return two_layer(
+        activation=student,
+        teacher_activation=QUADRATIC,
+        supply="dataset",
+        rate=rate,
+        **opposite,
+        **properties,
+    )
 
 
 def deep_linear(*, network=None, data=None, training=None, **properties):
@@ -203,6 +216,7 @@ def _training(properties: dict, rule: dict, rate, length: dict):
 
 def _teacher(properties: dict, activation, units: int, size) -> ld.Teacher:
     activation = properties.pop("teacher_activation", activation)
+    units = properties.pop("teacher_units", units)
     readout = properties.pop("teacher_readout", None)
     if "T" in properties:
         return ld.Teacher(activation, properties.pop("T"), readout)

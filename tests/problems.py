@@ -17,7 +17,7 @@ PAPER = [[0, 0], [0, 0.8], [0.4, 0]]
 ALL_TERMS = [[0.0, 0.2, 0.0], [0.0, 0.8, 0.3], [0.4, 0.5, 0.0]]
 """A field with a part without state, and q m, q m², q² and q² m."""
 TWO_STATES = [[[0.0, 0.2], [0.0, 0.8], [0.4, 0.0]], [[0.0, 0.5], [0.6, 0.3], [0.0, 0.0]]]
-"""A field that also depends on a second state."""
+"""m, q m, q²; and, with the second state, s m, s q and s q m."""
 NO_FIELD = [[0, 0], [0, 1e-40]]
 """A field so weak that it changes nothing."""
 MU = ld.Polynomial([0.3, 0.5, 0.2])

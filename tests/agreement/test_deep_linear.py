@@ -30,28 +30,18 @@ SETTINGS = {
     "rich": problem(width=1.0, richness=2.0, centered=True, data=DATA, rate=0.05),
     "one hidden layer": problem(depth=1, richness=1.0, data=DATA, rate=0.15),
     "deep": problem(
-        depth=4,
-        width=0.7,
-        richness=0.5,
-        centered=True,
-        supply="dataset",
-        ratio=1.0,
-        noise=0.3,
-        rate=0.02,
+        depth=4, width=0.7, richness=0.5, centered=True, ratio=1.0, noise=0.3, rate=0.02
     ),
     "narrow": problem(width=0.3, richness=1.0, data=DATA, rate=0.05),
     "wide": problem(width=2.0, richness=1.0, data=DATA, rate=0.05),
-    "few examples": problem(supply="dataset", ratio=0.4, rate=0.03),
-    "many examples": problem(supply="dataset", ratio=3.0, noise=1.0, rate=0.08),
+    "few examples": problem(ratio=0.4, rate=0.03),
+    "many examples": problem(ratio=3.0, noise=1.0, rate=0.08),
     "widths by layer": problem(depth=3, width=[1.5, 0.5, 0.8], data=DATA, rate=0.03),
     "two outputs": problem(outputs=2, data=DATA, rate=0.04),
     "ntk": problem(width=2.0, richness=1.0, parameterization="ntk", data=DATA, rate=0.08),
     "momentum": problem(data=DATA, rate=0.02, momentum=0.7),
     "weight decay": problem(data=DATA, rate=0.05, weight_decay=0.4),
-    "schedule": problem(
-        data=DATA,
-        rate=ld.WarmUp(10, ld.PowerDecay(0.15, 0.5, 10.0)),
-    ),
+    "schedule": problem(data=DATA, rate=ld.WarmUp(10, ld.PowerDecay(0.15, 0.5, 10.0))),
     "stream": problem(width=0.6, supply="stream", batch_ratio=0.6, noise=0.5, rate=0.05),
     "stream, centred": problem(
         depth=3, width=1.0, richness=1.0, centered=True, supply="stream", batch_ratio=2.0, rate=0.03

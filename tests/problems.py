@@ -121,6 +121,23 @@ def late_learning(*, alpha=0.5, eps=0.3, overlap=0.3, **properties):
     )
 
 
+def uneven(**properties):
+    """Two units that learn two correlated ones from a dataset with noise, by decaying weights: no two numbers alike."""
+    usual = {
+        "Q": [[1.0, 0.2], [0.2, 0.8]],
+        "R": [[0.3, 0.1], [-0.2, 0.4]],
+        "readout": [0.9, -0.6],
+        "teacher_activation": "erf",
+        "T": [[1.0, 0.3], [0.3, 0.7]],
+        "teacher_readout": [1.0, 0.5],
+        "supply": "dataset",
+        "ratio": 1.3,
+        "noise": 0.3,
+        "weight_decay": 0.2,
+    }
+    return two_layer(**usual | properties)
+
+
 def deep_linear(*, network=None, data=None, training=None, **properties):
     """A linear network of two layers, by default on a dataset with 1.5 examples per dimension.
 

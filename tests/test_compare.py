@@ -16,10 +16,7 @@ from tests import problems
 
 SIZE = 500
 TIMES = np.linspace(0.0, 10.0, 41)
-
-
 make_problem = partial(problems.two_layer, teacher_activation="erf", rate=0.1)
-
 
 PROBLEM = make_problem()
 

@@ -11,11 +11,7 @@ from learndyn.paths import changed, check_paths, field_paths
 from tests import problems
 
 CUBE = ld.Formula("z**3")
-
-
 two_layer = partial(problems.two_layer, Q=[[0.5]], R=[[0.1]], time=5.0)
-
-
 neural_ode = partial(problems.neural_ode, steps=4, epochs=3)
 
 

@@ -22,7 +22,6 @@ problem = partial(
     rate=0.1,
 )
 
-
 RATES = [
     0.1,
     ld.ExponentialDecay(0.3, 0.01),

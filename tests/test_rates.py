@@ -15,8 +15,6 @@ from tests import problems
 
 LAZY = 1e-4
 RTOL = 1e-3
-
-
 problem = partial(problems.deep_linear, width=math.inf, richness=LAZY, centered=True)
 
 

@@ -20,10 +20,7 @@ from learndyn.theory import Curves, Observable
 from tests import problems
 
 TIMES = np.linspace(0.0, 2.0, 5)
-
-
 make_problem = partial(problems.two_layer, rate=0.1, time=2.0)
-
 
 PROBLEM = make_problem()
 

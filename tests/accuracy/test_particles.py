@@ -18,8 +18,6 @@ ACTIVATIONS = {
     "softplus": "softplus",
     "neither odd nor even": ld.Formula("tanh(z + 0.5)"),
 }
-
-
 problem = partial(problems.wide, depth=1, data=problems.PLANE, rate=0.3, steps=12)
 
 

@@ -15,8 +15,6 @@ RNG = np.random.default_rng(0)
 INPUTS, TARGETS = RNG.standard_normal((3, 5)), np.array([1.0, -1.0, 1.0])
 POINTS = ld.Points(INPUTS[:2], TARGETS[:2], INPUTS[2:], TARGETS[2:])
 OUTPUTS = ["prediction", "test_prediction", "train_loss", "test_loss"]
-
-
 deep = partial(problems.wide, depth=2, activation="tanh", richness=1.0, data=POINTS, rate=0.3)
 
 

@@ -18,10 +18,7 @@ from tests import problems
 SEEDS = 10
 STEPS = 40
 SAVED = np.arange(0, STEPS + 1, 5)
-
-
 problem = partial(problems.deep_linear, depth=2, width=0.8, richness=0.7, steps=STEPS)
-
 
 DATA = ld.Dataset(1.2, 0.5)
 SETTINGS = {

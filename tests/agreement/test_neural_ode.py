@@ -18,10 +18,7 @@ import learndyn as ld
 from tests import problems
 
 EVEN = [[0, 0, 0], [0, 0, 0.8], [0.4, 0, 0]]
-
-
 problem = partial(problems.neural_ode, steps=8, epochs=12)
-
 
 SETTINGS = {
     "left panel": problem(rate=0.1, epochs=20, control_ratio=1.0, time=0.5, adjoint="truncated"),

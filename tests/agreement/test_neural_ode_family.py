@@ -16,8 +16,6 @@ from tests.agreement.test_neural_ode import extrapolated
 
 CONTEXT = [[[0, 0], [0, 0.6]], [[0, 0.3], [0.4, 0]]]
 """G = 0.6 q m + s (0.3 m + 0.4 q)."""
-
-
 problem = partial(problems.neural_ode, steps=6, epochs=8)
 
 

@@ -19,8 +19,6 @@ DATA = {
     "dataset": ld.Dataset(1.5, 0.4),
     "stream": ld.Stream(batch_ratio=1.0, noise=0.3),
 }
-
-
 problem = partial(
     problems.deep_linear, width=0.8, richness=1.0, skip=ld.ScaledSkip(1.0), rate=0.03, steps=30
 )

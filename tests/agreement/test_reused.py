@@ -17,8 +17,6 @@ import learndyn as ld
 from tests import problems
 
 SAMPLES = {"samples": 1024, "batches": 8}
-
-
 general = partial(
     problems.two_layer,
     Q=[[1.0, 0.2], [0.2, 0.8]],
@@ -29,7 +27,6 @@ general = partial(
     teacher_readout=[1.0, -1.5],
     supply="dataset",
 )
-
 
 SETTINGS = {
     "few examples": (

@@ -16,10 +16,7 @@ from tests import problems
 
 SEEDS = 10
 TIMES = np.arange(0, 12.1, 0.6)
-
-
 committee = partial(problems.two_layer, seed=12, scale=0.7, teacher_seed=11, size=784, time=12.0)
-
 
 SETTINGS = {
     "K < M": committee(units=1, teacher_units=3, rate=0.8),

@@ -16,12 +16,9 @@ from tests import problems
 POINTS = ld.Points.random(4, 6, seed=1, test_points=2)
 TWO = ld.Points.random(4, 6, seed=2, outputs=2)
 CLASSES = ld.Points(TWO.inputs, [[1.0, 0.0], [0.2, 0.8], [0.0, 1.0], [0.7, 0.3]])
-
-
 problem = partial(
     problems.wide, depth=2, activation="tanh", richness=1.0, centered=True, data=POINTS, steps=20
 )
-
 
 SETTINGS = {
     "linear, three layers": problem(depth=3, activation="linear", rate=0.2),

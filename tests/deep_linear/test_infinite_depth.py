@@ -18,8 +18,6 @@ STREAM = ld.Stream(batch_ratio=0.8, noise=0.3)
 DATA = [POPULATION, DATASET, STREAM]
 SPECTRUM = ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])
 TWO_OUTPUTS = ld.Spectrum([1.0, 0.5, 0.2], [[1.0, -0.5, 2.0], [0.3, 1.0, -1.0]])
-
-
 problem = partial(
     problems.deep_linear,
     depth=math.inf,

@@ -27,8 +27,6 @@ NETWORKS = st.builds(
     centered=st.booleans(),
 )
 RATES = st.lists(st.floats(0.0, 0.06), min_size=STEPS, max_size=STEPS)
-
-
 problem = partial(problems.deep_linear, steps=STEPS)
 
 

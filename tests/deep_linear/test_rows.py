@@ -16,10 +16,7 @@ from tests.deep_linear.naive import naive
 STEPS = 14
 TWO_OUTPUTS = ld.Spectrum([1.0, 0.5, 0.2], [[1.0, -0.5, 2.0], [0.3, 1.0, 0.7]])
 ONE_OUTPUT = ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])
-
-
 problem = partial(problems.deep_linear, depth=2, width=0.8, richness=0.7, rate=0.1, steps=STEPS)
-
 
 SETTINGS = {
     "one layer": problem(depth=1, width=0.6, ratio=1.2, noise=0.5),

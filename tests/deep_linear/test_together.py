@@ -50,7 +50,6 @@ linear = partial(
     steps=40,
 )
 
-
 NAMES = ["deep", "decay, centred, momentum", "stream, two outputs", "spectrum, dataset"]
 
 

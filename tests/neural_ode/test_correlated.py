@@ -12,10 +12,7 @@ from tests import problems
 
 ROUNDING = 1e-12
 """A few thousand operations on numbers of order one."""
-
-
 problem = partial(problems.neural_ode, steps=5, epochs=6)
-
 
 MEMORY = ld.DynamicalMeanField(form="memory", inference_steps=(0, 4, 6))
 

@@ -20,10 +20,7 @@ CONTEXT = [[[0, 0], [0, 0.8]], [[0, 0.2], [0.4, 0.1]]]
 """G = 0.8 q m + s (0.2 m + 0.4 q + 0.1 q m)."""
 ROUNDING = 1e-13
 """A few hundred operations on numbers of order one."""
-
-
 problem = partial(problems.neural_ode, steps=6, epochs=4)
-
 
 HALF = ld.Observations([0.5, 1.0])
 CASES = {

@@ -42,8 +42,6 @@ DATA = {
     "in turn": Dataset(examples=4, batch=2),
 }
 D, D_THETA = 6, 5
-
-
 problem = partial(
     problems.neural_ode,
     field=ALL_TERMS,

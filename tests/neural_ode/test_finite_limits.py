@@ -27,8 +27,6 @@ DATA = {
 D, D_THETA, H, N = 6, 9, 0.15, 4
 ROUNDING = {"rtol": 0, "atol": 1e4 * EPS}
 """Some thousand operations with numbers of order one."""
-
-
 problem = partial(
     problems.neural_ode,
     field=ALL_TERMS,

@@ -45,8 +45,6 @@ FAMILY = {
         Dataset(examples=2, observations=ONE_MASK),
     ),
 }
-
-
 problem = partial(
     problems.neural_ode, field=ALL_TERMS, confinement=MU, time=N * H, steps=N, epochs=3
 )

@@ -16,8 +16,6 @@ from tests.problems import PAPER
 
 ROUNDING = 1e-13
 """A few hundred operations on numbers of order one."""
-
-
 problem = partial(problems.neural_ode, steps=10, epochs=10)
 
 

@@ -18,10 +18,7 @@ from tests.problems import PAPER
 
 EVEN = [[0, 0, 0], [0, 0, 1.0], [0.2, 0, 0]]
 """G = q m² + 0.2 q²."""
-
-
 problem = partial(problems.neural_ode, field=EVEN, control_ratio=0.25, steps=2, rate=0.1, epochs=40)
-
 
 MIXED = [[0, 0, 0], [0, 0.5, 0.5], [0.2, 0, 0]]
 CASES = {

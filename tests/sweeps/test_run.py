@@ -19,13 +19,9 @@ from learndyn.two_layer.ode import OrderParameterODE, solve_many
 from tests import problems
 
 METHOD = OrderParameterODE()
-
-
 two_layer = partial(
     problems.two_layer, Q=[[0.5]], R=[[0.1]], teacher_activation="erf", noise=0.1, time=5.0
 )
-
-
 deep = partial(
     problems.deep_linear, depth=2, width=0.8, richness=0.7, ratio=1.2, noise=0.5, rate=0.02, steps=6
 )

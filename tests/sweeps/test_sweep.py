@@ -16,16 +16,10 @@ from learndyn.sweeps.plan import Result
 from tests import problems
 
 RATES = [0.01, 0.02, 0.03]
-
-
 linear = partial(
     problems.deep_linear, depth=2, width=0.8, richness=0.7, ratio=1.2, noise=0.5, rate=0.02, steps=6
 )
-
-
 two_layer = partial(problems.two_layer, Q=[[0.5]], R=[[0.1]], teacher_activation="erf", time=5.0)
-
-
 neural_ode = partial(problems.neural_ode, steps=4, epochs=3)
 
 

@@ -9,8 +9,6 @@ import learndyn as ld
 from tests import problems
 
 FEW = {"samples": 128, "batches": 2}
-
-
 problem = partial(problems.late_learning, rate=2.0)
 
 

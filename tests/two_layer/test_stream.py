@@ -17,8 +17,6 @@ from learndyn.two_layer.stream import OrderParameters, equations
 from tests import problems
 
 TIGHT = ld.OrderParameterODE(rtol=1e-11, atol=1e-14)
-
-
 problem = partial(problems.two_layer, seed=0, scale=0.5, size=200)
 
 

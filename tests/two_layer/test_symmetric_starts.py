@@ -19,10 +19,7 @@ from tests import problems
 from tests.problems import QUADRATIC
 
 HERMITE_3 = ld.Polynomial([0.0, -3.0, 0.0, 1.0])
-
-
 problem = partial(problems.two_layer, rate=1.5, time=400.0)
-
 
 EQUAL = problem(Q=0.25 * np.eye(2), R=np.full((2, 2), 0.1))
 EVEN = problem(Q=[[0.5]], R=[[0.0]], activation=QUADRATIC, rate=0.2, time=100.0)

@@ -26,8 +26,6 @@ ACTIVATIONS = {
     "erf": lambda h: jax.scipy.special.erf(h / np.sqrt(2)),
     "linear": lambda h: h,
 }
-
-
 points = partial(problems.points, P, D, 3)
 problem = partial(problems.wide, data=points(test_points=2), richness=0.7)
 

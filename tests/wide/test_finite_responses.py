@@ -17,8 +17,6 @@ from learndyn.wide.setting import setting
 from tests import problems
 
 N, P, STEPS = 6, 2, 4
-
-
 problem = partial(
     problems.wide,
     richness=1.5,

@@ -26,8 +26,6 @@ RULES = {
     "noise": {"temperature": 0.05, "weight_decay": 0.1},
     "logistic": {"criterion": "logistic", "loss": "mean"},
 }
-
-
 problem = partial(
     problems.wide, steps=10, richness=0.8, rate=0.1, loss="sum", count=3, dimension=4, test_points=1
 )

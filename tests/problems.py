@@ -89,6 +89,8 @@ def two_layer(*, network=None, teacher=None, data=None, training=None, **propert
         activation, R = properties.pop("activation", "erf"), properties.get("R")
     else:
         activation, R = network.activation, network.R
+    if teacher is not None and data is not None:
+        raise TypeError("ready data have a teacher of their own")
     if teacher is None and data is None:
         units = properties.get("units", 2) if R is None else np.shape(R)[1]
         teacher = _teacher(properties, activation, units, size)
@@ -147,10 +149,9 @@ def deep_linear(*, network=None, data=None, training=None, **properties):
         amounts = {"dataset": {"ratio": 1.5}, "stream": {"batch_ratio": 1.0}}
         data = _data(properties, "dataset", amounts)
     if network is None:
-        width = properties.pop("width_ratio", None)
-        if width is not None:
+        if "width_ratio" in properties and "width" not in properties:
             modes = data.spectrum.arrays()[0].size if data.spectrum else 1
-            properties["width"] = np.asarray(width) * modes
+            properties["width"] = np.asarray(properties.pop("width_ratio")) * modes
         layers = _taken(properties, depth=2, width=0.8, richness=0.7, outputs=1, centered=False)
         network = ld.DeepLinear(**layers, **_given(properties, ("parameterization", "skip")))
     if training is None:

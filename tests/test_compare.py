@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -7,23 +9,14 @@ from scipy.stats import t as student
 
 from learndyn.activations import Custom
 from learndyn.compare import compare
-from learndyn.data import Stream, Teacher
 from learndyn.errors import CannotCompare, ProblemError
 from learndyn.numerics.max_t import independent_looks, max_t_test
-from learndyn.problem import Problem
 from learndyn.solution import Solution, load
-from learndyn.training import GradientDescent
-from learndyn.two_layer.network import TwoLayer
+from tests import problems
 
 SIZE = 500
 TIMES = np.linspace(0.0, 10.0, 41)
-
-
-def make_problem(rate=0.1, activation="erf"):
-    network = TwoLayer(activation, 0.5 * np.eye(2), np.full((2, 2), 0.01))
-    training = GradientDescent(rate, time=10.0)
-    return Problem(network, Stream(Teacher.orthonormal("erf", 2)), training)
-
+make_problem = partial(problems.two_layer, teacher_activation="erf", rate=0.1)
 
 PROBLEM = make_problem()
 

@@ -1,28 +1,22 @@
 """Fields by their dotted paths: what there is, what is refused, and changes made at once."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import learndyn as ld
 from learndyn.errors import ProblemError
 from learndyn.paths import changed, check_paths, field_paths
+from tests import problems
 
 CUBE = ld.Formula("z**3")
-
-
-def two_layer(rate=0.5, **length):
-    network = ld.TwoLayer("erf", [[0.5]], [[0.1]])
-    data = ld.Stream(teacher=ld.Teacher("erf", [[1.0]]))
-    return ld.Problem(network, data, ld.GradientDescent(rate, **length or {"time": 5.0}))
-
-
-def neural_ode():
-    network = ld.NeuralODE([[0, 0], [0, 0.8], [0.4, 0]], 0.75, 1.0, 4)
-    return ld.Problem(network, ld.Stream(), ld.GradientDescent(0.5, steps=3))
+two_layer = partial(problems.two_layer, Q=[[0.5]], R=[[0.1]], time=5.0)
+neural_ode = partial(problems.neural_ode, steps=4, epochs=3)
 
 
 def test_paths_name_all_fields_and_those_of_parts_within_parts():
-    paths = field_paths(two_layer(ld.WarmUp(1.0, ld.ExponentialDecay(0.5, 0.1))))
+    paths = field_paths(two_layer(rate=ld.WarmUp(1.0, ld.ExponentialDecay(0.5, 0.1))))
     assert len(set(paths)) == len(paths)
     assert {
         "network.Q",
@@ -35,7 +29,7 @@ def test_paths_name_all_fields_and_those_of_parts_within_parts():
         "training.learning_rate.then.initial",
     } <= set(paths)
     assert not {"network", "training", "training.learning_rate.initial"} & set(paths)
-    assert "training.learning_rate.initial" not in field_paths(two_layer(0.5))
+    assert "training.learning_rate.initial" not in field_paths(two_layer(rate=0.5))
 
 
 @pytest.mark.parametrize("path", ["training.learning_rte", "learning_rate", "training", ""])
@@ -51,7 +45,7 @@ def test_an_unknown_path_is_refused_with_the_nearest_one():
 
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_path_within_another_is_refused_in_either_order(turn):
-    made = two_layer(ld.ExponentialDecay(0.5, 0.1))
+    made = two_layer(rate=ld.ExponentialDecay(0.5, 0.1))
     paths = ["training.learning_rate", "training.learning_rate.rate"][::turn]
     with pytest.raises(ProblemError, match=r"\.rate'.*lies within training\.learning_rate"):
         check_paths(made, paths)
@@ -62,7 +56,7 @@ def test_a_path_that_only_begins_like_another_is_allowed():
 
 
 def test_only_the_named_fields_change_and_the_problem_itself_does_not():
-    made = two_layer(ld.ExponentialDecay(0.5, 0.1))
+    made = two_layer(rate=ld.ExponentialDecay(0.5, 0.1))
     before = made.to_text()
     found = changed(made, {"training.learning_rate.rate": 0.3, "data.teacher.readout": [2.0]})
     teacher = ld.Teacher("erf", [[1.0]], [2.0])
@@ -72,7 +66,7 @@ def test_only_the_named_fields_change_and_the_problem_itself_does_not():
 
 
 def test_two_fields_of_one_part_change_together():
-    made = two_layer(ld.ExponentialDecay(0.5, 0.1))
+    made = two_layer(rate=ld.ExponentialDecay(0.5, 0.1))
     values = {"training.learning_rate.rate": 0.3, "training.learning_rate.initial": 0.7}
     assert changed(made, values).training.learning_rate == ld.ExponentialDecay(0.7, 0.3)
 
@@ -108,7 +102,7 @@ def test_a_value_means_what_it_means_to_the_part(path, value, expected):
 def test_a_table_is_a_value_and_not_a_branch_of_paths():
     table = {"kind": "exponential_decay", "initial": 0.5, "rate": 0.1}
     found = changed(two_layer(), {"training.learning_rate": table})
-    assert found == two_layer(ld.ExponentialDecay(0.5, 0.1))
+    assert found == two_layer(rate=ld.ExponentialDecay(0.5, 0.1))
 
 
 def test_deep_and_shallow_fields_change_in_one_call():

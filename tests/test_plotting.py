@@ -7,23 +7,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from learndyn.compare import compare
-from learndyn.data import Stream, Teacher
 from learndyn.errors import FileError, LearndynError
 from learndyn.numerics.times import log_times
 from learndyn.plotting import COLOURS, THEORY_COLOUR, agreement_panel, plot, save_figure
-from learndyn.problem import Problem
 from learndyn.solution import Solution
-from learndyn.training import GradientDescent
-from learndyn.two_layer.network import TwoLayer
+from tests import problems
 
 TIMES = np.linspace(0.0, 10.0, 21)
 
 
 def make(seeds=0, times=TIMES, rate=0.1, units=2, decay=0.1, diverged_at=None, method="ode"):
     """A theory, or with `seeds` a simulation of size 784."""
-    network = TwoLayer("erf", 0.5 * np.eye(2), np.full((2, 2), 0.01))
-    data = Stream(Teacher.orthonormal("erf", 2))
-    problem = Problem(network, data, GradientDescent(rate, time=10.0))
+    problem = problems.two_layer(rate=rate, time=10.0)
     rng = np.random.default_rng(seeds)
     front = ("seed",) if seeds else ()
     shape = (seeds,) if seeds else ()

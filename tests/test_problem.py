@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,14 +12,15 @@ from hypothesis import strategies as st
 
 import learndyn as ld
 from learndyn.part import content_hash
+from tests import problems
 
-
-def problem(**training):
-    teacher = ld.Teacher.orthonormal("erf", 2)
-    network = ld.TwoLayer("erf", Q=[[0.2, 0.1], [0.1, 0.3]], R=[[0.1, 0.0], [0.0, 1 / 3]])
-    options = {"learning_rate": 0.1, "time": 10.0} | training
-    return ld.Problem(network, ld.Stream(teacher, noise=0.1), ld.GradientDescent(**options))
-
+problem = partial(
+    problems.two_layer,
+    Q=[[0.2, 0.1], [0.1, 0.3]],
+    R=[[0.1, 0.0], [0.0, 1 / 3]],
+    noise=0.1,
+    rate=0.1,
+)
 
 RATES = [
     0.1,
@@ -56,13 +58,13 @@ def test_every_float_survives_the_file(rate, overlap):
 
 def test_equal_if_and_only_if_the_same():
     assert problem() == problem()
-    assert problem(learning_rate=ld.Constant(0.1)) == problem(learning_rate=0.1)
-    assert problem(learning_rate=np.float64(0.1)) == problem(learning_rate=0.1)
+    assert problem(rate=ld.Constant(0.1)) == problem(rate=0.1)
+    assert problem(rate=np.float64(0.1)) == problem(rate=0.1)
     variants = [
-        problem(learning_rate=0.2),
+        problem(rate=0.2),
         problem(time=11.0),
         problem(weight_decay=0.1),
-        problem(learning_rate=ld.ExponentialDecay(0.1, 0.0)),
+        problem(rate=ld.ExponentialDecay(0.1, 0.0)),
     ]
     hashes = {p.hash for p in [problem(), *variants]}
     assert len(hashes) == 1 + len(variants)

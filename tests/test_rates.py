@@ -1,6 +1,7 @@
 """Best and largest stable learning rates, against closed forms of the lazy limit and against each other."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,14 +11,11 @@ from scipy.optimize import brentq, minimize_scalar
 
 import learndyn as ld
 from learndyn import rates
+from tests import problems
 
 LAZY = 1e-4
 RTOL = 1e-3
-
-
-def problem(data, steps, depth=2, width=math.inf, richness=LAZY, rate=0.05, **options):
-    network = ld.DeepLinear(depth, width, richness, **{"centered": True} | options)
-    return ld.Problem(network, data, ld.GradientDescent(rate, steps=steps))
+problem = partial(problems.deep_linear, width=math.inf, richness=LAZY, centered=True)
 
 
 def marchenko_pastur(function, ratio: float) -> float:
@@ -44,7 +42,7 @@ def test_lazy_descent_on_the_population_is_best_at_one_over_layers_and_stable_to
 
     All e = 1 ± δ with δ^2T = 1e-13 count as equally good; their middle in log η is 1 − δ²/2.
     """
-    made = problem(ld.Population(), steps, depth, rate=rate)
+    made = problem(supply="population", steps=steps, depth=depth, rate=rate)
     equal = 1e-13 ** (1 / (2 * steps))
     assert ld.best_rate(made).rate == pytest.approx(1 / (depth + 1), rel=RTOL + equal**2)
     largest = ld.largest_stable_rate(made)
@@ -54,7 +52,7 @@ def test_lazy_descent_on_the_population_is_best_at_one_over_layers_and_stable_to
 @pytest.mark.parametrize("steps", [1, 5, 20])
 def test_lazy_online_training_has_the_rates_of_its_recursion_at_any_length(steps):
     """C ← [(1−e)² + e²/α_B] C with e = η(L+1): smallest at e = α_B/(1+α_B), no growth up to twice that."""
-    made = problem(ld.Stream(batch_ratio=1.5), steps, depth=1)
+    made = problem(supply="stream", batch_ratio=1.5, steps=steps, depth=1)
     best = ld.best_rate(made)
     assert best.rate == pytest.approx(0.6 / 2, rel=RTOL)
     # The minimum is quadratic: an error of rtol in the rate costs (1.5 rtol)² T relative to a factor 0.4 per step.
@@ -64,7 +62,7 @@ def test_lazy_online_training_has_the_rates_of_its_recursion_at_any_length(steps
 
 def test_the_largest_stable_rate_on_a_dataset_is_where_the_exact_training_loss_comes_back_to_one():
     steps, ratio, fine = 20, 0.5, 1e-6
-    made = problem(ld.Dataset(1 / ratio), steps)
+    made = problem(supply="dataset", ratio=1 / ratio, steps=steps)
 
     def growth(e):
         return marchenko_pastur(lambda x: x * (1 - e * x) ** (2 * steps), ratio) - 1
@@ -88,7 +86,7 @@ def test_the_best_rate_on_a_noisy_dataset_minimises_the_exact_test_loss():
         return marchenko_pastur(each, ratio) + variance
 
     exact = minimize_scalar(loss, bounds=(0.01, 0.8), method="bounded", options={"xatol": 1e-8})
-    best = ld.best_rate(problem(ld.Dataset(1 / ratio, 0.3), steps, depth=1))
+    best = ld.best_rate(problem(supply="dataset", ratio=1 / ratio, noise=0.3, steps=steps, depth=1))
     assert 2 * best.rate == pytest.approx(exact.x, rel=2 * RTOL)
     # At a minimum the loss is off by the square of the error in the rate.
     assert best.loss == pytest.approx(exact.fun, rel=100 * RTOL**2)
@@ -99,7 +97,14 @@ def test_best_rates_transfer_across_widths_in_the_mean_field_parameterisation_on
     widths = [0.5, 2, 8]
     for parameterization in ("mup", "ntk"):
         made = problem(
-            ld.Dataset(2.0), 40, 2, 1.0, 4.0, centered=False, parameterization=parameterization
+            supply="dataset",
+            ratio=2.0,
+            steps=40,
+            depth=2,
+            width=1.0,
+            richness=4.0,
+            centered=False,
+            parameterization=parameterization,
         )
         best = ld.rates_over(made, "network.width", widths)["best_rate"].values
         if parameterization == "mup":
@@ -125,7 +130,7 @@ def final_loss(monkeypatch):
 @pytest.mark.parametrize("best", [1e-9, 1e-5, 0.3, 1.0])
 def test_the_best_rate_is_found_wherever_it_is_below_the_edge(best, final_loss):
     final_loss(lambda rate: 1 + abs(math.log(rate / best)))
-    found = ld.best_rate(problem(ld.Population(), 2))
+    found = ld.best_rate(problem(supply="population", steps=2))
     # Two searches, each to rtol: for the edge, and for the best rate below it.
     assert found.rate == pytest.approx(best, rel=2 * RTOL)
     assert found.loss == pytest.approx(1, abs=2 * RTOL)
@@ -134,7 +139,7 @@ def test_the_best_rate_is_found_wherever_it_is_below_the_edge(best, final_loss):
 def test_a_loss_that_falls_with_the_rate_to_the_end_has_no_best_rate(final_loss):
     final_loss(lambda rate: 1 + rate**0.01)
     with pytest.raises(ld.NotConverged, match="there is no best rate"):
-        ld.best_rate(problem(ld.Population(), 2))
+        ld.best_rate(problem(supply="population", steps=2))
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.5])
@@ -147,7 +152,7 @@ def test_a_range_of_equally_good_rates_gives_its_middle(floor, final_loss):
         return floor + beside + 1e-15 * math.sin(1e6 * rate)
 
     final_loss(loss)
-    found = ld.best_rate(problem(ld.Population(), 2))
+    found = ld.best_rate(problem(supply="population", steps=2))
     # Both ends of the range are found to rtol.
     assert found.rate == pytest.approx(10**-2.5, rel=RTOL)
 
@@ -172,13 +177,13 @@ def test_rates_of_any_theory_are_stable_below_and_unstable_above():
 
 
 def test_rates_over_a_field_are_those_of_the_single_problems_with_labels():
-    made = problem(ld.Population(), 2, depth=1)
+    made = problem(supply="population", steps=2, depth=1)
     found = ld.rates_over(made, "network.depth", np.array([1, 3]))
     assert found["best_rate"].dims == ("depth",)
     assert found["depth"].values.tolist() == [1, 3]
     assert found["depth"].attrs["long_name"] == "network.depth"
     for depth in (1, 3):
-        single, row = problem(ld.Population(), 2, depth=depth), found.sel(depth=depth)
+        single, row = problem(supply="population", steps=2, depth=depth), found.sel(depth=depth)
         assert (float(row["best_rate"]), float(row["best_loss"])) == ld.best_rate(single)
         assert float(row["largest_stable_rate"]) == ld.largest_stable_rate(single)
     assert all(found[name].attrs["long_name"] for name in found)
@@ -199,14 +204,14 @@ def test_rates_over_a_field_are_those_of_the_single_problems_with_labels():
 )
 def test_bad_fields_and_values_are_refused_before_any_solution(field, values, words, monkeypatch):
     monkeypatch.setattr(rates, "solve", must_not_run)
-    made = problem(ld.Population(), 2, width=1.0)
+    made = problem(supply="population", steps=2, width=1.0)
     with pytest.raises(ld.ProblemError, match=words):
         ld.rates_over(made, field, values)
 
 
 def test_a_schedule_is_refused():
     decay = ld.ExponentialDecay(0.1, 0.1)
-    made = problem(ld.Population(), 2, rate=decay)
+    made = problem(supply="population", steps=2, rate=decay)
     for search in (ld.best_rate, ld.largest_stable_rate):
         with pytest.raises(ld.ProblemError, match="not a schedule"):
             search(made)
@@ -223,11 +228,11 @@ def test_a_schedule_is_refused():
 def test_bad_bounds_are_refused(options, words, monkeypatch):
     monkeypatch.setattr(rates, "solve", must_not_run)
     with pytest.raises(ld.ProblemError, match=words):
-        ld.largest_stable_rate(problem(ld.Population(), 2), **options)
+        ld.largest_stable_rate(problem(supply="population", steps=2), **options)
 
 
 def test_an_observable_that_is_no_curve_is_refused_with_those_that_are():
-    made = problem(ld.Population(), 2)
+    made = problem(supply="population", steps=2)
     for name in ("C_v", "tets_loss"):
         with pytest.raises(ld.ProblemError, match=r"known: .*test_loss"):
             ld.best_rate(made, observable=name)
@@ -237,7 +242,7 @@ def test_an_observable_that_is_no_curve_is_refused_with_those_that_are():
 def test_a_search_without_an_edge_gives_up_and_says_how_far_it_came(stable, words, monkeypatch):
     monkeypatch.setattr(rates, "_is_stable", lambda problem, rate: stable)
     with pytest.raises(ld.NotConverged, match=f"{words} .*e[+-][12][0-9]"):
-        ld.largest_stable_rate(problem(ld.Population(), 2))
+        ld.largest_stable_rate(problem(supply="population", steps=2))
 
 
 def test_a_rate_whose_curve_is_not_known_stops_the_search_by_name(monkeypatch):
@@ -249,4 +254,4 @@ def test_a_rate_whose_curve_is_not_known_stops_the_search_by_name(monkeypatch):
     monkeypatch.setattr(rates, "solve", solve)
     for search in (ld.best_rate, ld.largest_stable_rate):
         with pytest.raises(ld.NotConverged, match=r"learning rate 0\.05, where the solver gave up"):
-            search(problem(ld.Population(), 2))
+            search(problem(supply="population", steps=2))

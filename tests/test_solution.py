@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -11,23 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from learndyn.activations import Custom
-from learndyn.data import Stream, Teacher
 from learndyn.errors import FileError, LearndynError, ProblemError, UnknownObservable
 from learndyn.problem import Problem
 from learndyn.solution import Solution, load
 from learndyn.solve import as_dataset
 from learndyn.theory import Curves, Observable
-from learndyn.training import GradientDescent
-from learndyn.two_layer.network import TwoLayer
+from tests import problems
 
 TIMES = np.linspace(0.0, 2.0, 5)
-
-
-def make_problem(activation="erf", units=2):
-    teacher = Teacher.orthonormal(activation, units)
-    network = TwoLayer(activation, 0.5 * np.eye(units), np.full((units, units), 0.01))
-    return Problem(network, Stream(teacher), GradientDescent(0.1, time=2.0))
-
+make_problem = partial(problems.two_layer, rate=0.1, time=2.0)
 
 PROBLEM = make_problem()
 
@@ -133,7 +126,7 @@ def test_texts_larger_than_an_hdf5_attribute_are_saved(tmp_path):
 
 
 def test_a_result_with_a_python_function_is_not_lost(tmp_path):
-    solution = make_theory(make_problem(Custom(lambda z: jnp.tanh(z), "mine")))
+    solution = make_theory(make_problem(activation=Custom(lambda z: jnp.tanh(z), "mine")))
     solution.save(tmp_path / "a.nc")
     loaded = load(tmp_path / "a.nc")
     assert loaded.data.identical(solution.data)

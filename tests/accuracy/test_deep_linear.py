@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from tests import problems
 from tests.accuracy.measures import check_ratios, ratios
 
 MODES = 200
@@ -18,16 +19,24 @@ SPECTRA = {
 }
 
 
+AMOUNTS = {
+    "population": {},
+    "dataset": {"examples": 100, "noise": 0.1},
+    "stream": {"batch": 50, "noise": 0.1},
+}
+
+
 def structured(spectrum, supply: str) -> ld.Problem:
-    data = {
-        "population": lambda: ld.Population(spectrum=spectrum),
-        "dataset": lambda: ld.Dataset(spectrum=spectrum, examples=100, noise=0.1),
-        "stream": lambda: ld.Stream(spectrum=spectrum, batch=50, noise=0.1),
-    }[supply]()
     eigenvalues, coefficients = spectrum.arrays()
     rate = min(0.3 / eigenvalues.max(), 2 / eigenvalues.sum(), 3 / (coefficients**2).sum())
-    return ld.Problem(
-        ld.DeepLinear(depth=2, width=400, richness=1.0), data, ld.GradientDescent(rate, steps=20)
+    return problems.deep_linear(
+        width=400,
+        richness=1.0,
+        spectrum=spectrum,
+        supply=supply,
+        rate=rate,
+        steps=20,
+        **AMOUNTS[supply],
     )
 
 

@@ -1,20 +1,14 @@
 """The accuracy of neural ODEs in continuous inference time, against many more halvings of the Euler step."""
 
+from functools import partial
+
 import pytest
 
 import learndyn as ld
+from tests import problems
 from tests.accuracy.measures import check_ratios, ratios
 
-PAPER = ld.PolynomialField([[0, 0], [0, 0.8], [0.4, 0]])
-
-
-def problem(epochs=5, data=None, field=PAPER, **network) -> ld.Problem:
-    settings = {"control_ratio": 0.75, "time": 1.0, "steps": 6} | network
-    return ld.Problem(
-        ld.NeuralODE(field, **settings),
-        data or ld.Stream(),
-        ld.GradientDescent(0.5, steps=epochs),
-    )
+problem = partial(problems.neural_ode, steps=6, epochs=5)
 
 
 @pytest.mark.slow

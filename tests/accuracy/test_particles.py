@@ -1,9 +1,12 @@
 """Stated errors of wide networks with one hidden layer, on points that span few dimensions."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import learndyn as ld
+from tests import problems
 from tests.accuracy.measures import mean_square_z
 
 SEEDS, BATCHES = 24, 8
@@ -15,12 +18,7 @@ ACTIVATIONS = {
     "softplus": "softplus",
     "neither odd nor even": ld.Formula("tanh(z + 0.5)"),
 }
-
-
-def problem(activation, richness=1.0):
-    points = ld.Points(inputs=[[1.4, 0.3], [-0.4, 1.2]], targets=[1.0, -1.0])
-    training = ld.GradientDescent(0.3, steps=12)
-    return ld.Problem(ld.Wide(1, activation, richness), points, training)
+problem = partial(problems.wide, depth=1, data=problems.PLANE, rate=0.3, steps=12)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +34,7 @@ def test_deviations_are_as_large_as_the_stated_errors(activation, richness):
 
     A grid with a bias that all its shifts share had 4 to 80 here.
     """
-    asked = problem(ACTIVATIONS[activation], richness)
+    asked = problem(activation=ACTIVATIONS[activation], richness=richness)
     reference = ld.solve(asked, ld.KernelEvolution(samples=2**17, batches=8), seed=10**6)
     method = ld.KernelEvolution(samples=1024, batches=BATCHES)
     squares = mean_square_z(asked, method, reference, NAMES, range(SEEDS))
@@ -50,7 +48,7 @@ def test_four_times_the_particles_have_less_than_half_the_error():
     errors = []
     for samples in (512, 2048, 8192):
         method = ld.KernelEvolution(samples=samples, batches=16)
-        error = ld.solve(problem("relu"), method).standard_error("prediction")
+        error = ld.solve(problem(activation="relu"), method).standard_error("prediction")
         assert error is not None
         errors.append(float(np.sqrt(np.mean(error.values[-1] ** 2))))
     assert errors[1] < errors[0] / 2

@@ -1,5 +1,7 @@
 """The accuracies and standard errors of two-layer networks, against closed forms and many samples."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from learndyn.numerics.gaussian import error_moments, rule_moments
 from learndyn.numerics.precision import float64
 from learndyn.numerics.rules import gaussian_rule
 from learndyn.two_layer import ode
+from tests import problems
 from tests.accuracy.measures import check_mean_square_z, check_ratios, mean_square_z, ratios
 
 EXACT = ld.OrderParameterODE(rtol=1e-12, atol=1e-14)
@@ -110,15 +113,7 @@ def test_tolerances_of_closed_forms():
     check_ratios(found)
 
 
-def reused() -> ld.Problem:
-    """Two hidden and two correlated teacher units, uneven readouts, noise and decay."""
-    network = ld.TwoLayer(
-        "erf", [[1.0, 0.2], [0.2, 0.8]], [[0.3, 0.1], [-0.2, 0.4]], readout=[0.9, -0.6]
-    )
-    teacher = ld.Teacher("erf", [[1.0, 0.3], [0.3, 0.7]], readout=[1.0, 0.5])
-    data = ld.Dataset(ratio=1.3, noise=0.3, teacher=teacher)
-    return ld.Problem(network, data, ld.GradientDescent(0.6, steps=6, weight_decay=0.2))
-
+reused = partial(problems.uneven, rate=0.6, steps=6)
 
 SAMPLED = ["train_loss", "test_loss", "leading_gap", "Q", "A", "C", "C_g", "R_w", "R_h", "R_star"]
 

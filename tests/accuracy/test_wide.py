@@ -1,5 +1,7 @@
 """Standard errors and accuracies of wide networks: sampled layers, losses, gradient flow, static kernels."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -7,17 +9,14 @@ import learndyn as ld
 from learndyn.batches import pseudovalues
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.wide import approximations
+from tests import problems
 from tests.accuracy.measures import check_mean_square_z, check_ratios, mean_square_z, ratios
 
 RNG = np.random.default_rng(0)
 INPUTS, TARGETS = RNG.standard_normal((3, 5)), np.array([1.0, -1.0, 1.0])
 POINTS = ld.Points(INPUTS[:2], TARGETS[:2], INPUTS[2:], TARGETS[2:])
 OUTPUTS = ["prediction", "test_prediction", "train_loss", "test_loss"]
-
-
-def deep(activation="tanh", steps=None, time=None, criterion="squared", depth=2) -> ld.Problem:
-    training = ld.GradientDescent(0.3, steps=steps, time=time, criterion=criterion)
-    return ld.Problem(ld.Wide(depth, activation, 1.0), POINTS, training)
+deep = partial(problems.wide, depth=2, activation="tanh", richness=1.0, data=POINTS, rate=0.3)
 
 
 @pytest.mark.slow
@@ -119,7 +118,7 @@ def test_steps_of_gradient_flow():
     found = []
     for tolerance in (1e-2, 1e-3, 1e-4):
         for depth in (1, 2, 3):
-            problem = deep("linear", time=8.0, depth=depth)
+            problem = deep(activation="linear", time=8.0, depth=depth)
             solution = ld.solve(problem, ld.StaticKernel(tolerance=tolerance), save_at=9)
             K = (depth + 1) * POINTS.kernel()[:2, :2]
             values, vectors = np.linalg.eigh(K)

@@ -6,45 +6,44 @@ strongly correlated, so that 30 seeds give an estimate with no more than 30 degr
 the F distribution at the level 1e-3.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.stats
 
 import learndyn as ld
+from tests import problems
 
 SEEDS = 10
 STEPS = 40
 SAVED = np.arange(0, STEPS + 1, 5)
-
-
-def problem(network, data, rate, **training):
-    return ld.Problem(network, data, ld.GradientDescent(rate, steps=STEPS, **training))
-
+problem = partial(problems.deep_linear, depth=2, width=0.8, richness=0.7, steps=STEPS)
 
 DATA = ld.Dataset(1.2, 0.5)
 SETTINGS = {
-    "plain": problem(ld.DeepLinear(2, 0.6, 0.7), DATA, 0.05),
-    "lazy": problem(ld.DeepLinear(2, 1.0, 0.1, centered=True), DATA, 0.1),
-    "rich": problem(ld.DeepLinear(2, 1.0, 2.0, centered=True), DATA, 0.05),
-    "one hidden layer": problem(ld.DeepLinear(1, 0.8, 1.0), DATA, 0.15),
-    "deep": problem(ld.DeepLinear(4, 0.7, 0.5, centered=True), ld.Dataset(1.0, 0.3), 0.02),
-    "narrow": problem(ld.DeepLinear(2, 0.3, 1.0), DATA, 0.05),
-    "wide": problem(ld.DeepLinear(2, 2.0, 1.0), DATA, 0.05),
-    "few examples": problem(ld.DeepLinear(2, 0.8, 0.7), ld.Dataset(0.4), 0.03),
-    "many examples": problem(ld.DeepLinear(2, 0.8, 0.7), ld.Dataset(3.0, 1.0), 0.08),
-    "widths by layer": problem(ld.DeepLinear(3, [1.5, 0.5, 0.8], 0.7), DATA, 0.03),
-    "two outputs": problem(ld.DeepLinear(2, 0.8, 0.7, outputs=2), DATA, 0.04),
-    "ntk": problem(ld.DeepLinear(2, 2.0, 1.0, parameterization="ntk"), DATA, 0.08),
-    "momentum": problem(ld.DeepLinear(2, 0.8, 0.7), DATA, 0.02, momentum=0.7),
-    "weight decay": problem(ld.DeepLinear(2, 0.8, 0.7), DATA, 0.05, weight_decay=0.4),
-    "schedule": problem(
-        ld.DeepLinear(2, 0.8, 0.7), DATA, ld.WarmUp(10, ld.PowerDecay(0.15, 0.5, 10.0))
+    "plain": problem(width=0.6, data=DATA, rate=0.05),
+    "lazy": problem(width=1.0, richness=0.1, centered=True, data=DATA, rate=0.1),
+    "rich": problem(width=1.0, richness=2.0, centered=True, data=DATA, rate=0.05),
+    "one hidden layer": problem(depth=1, richness=1.0, data=DATA, rate=0.15),
+    "deep": problem(
+        depth=4, width=0.7, richness=0.5, centered=True, ratio=1.0, noise=0.3, rate=0.02
     ),
-    "stream": problem(ld.DeepLinear(2, 0.6, 0.7), ld.Stream(batch_ratio=0.6, noise=0.5), 0.05),
+    "narrow": problem(width=0.3, richness=1.0, data=DATA, rate=0.05),
+    "wide": problem(width=2.0, richness=1.0, data=DATA, rate=0.05),
+    "few examples": problem(ratio=0.4, rate=0.03),
+    "many examples": problem(ratio=3.0, noise=1.0, rate=0.08),
+    "widths by layer": problem(depth=3, width=[1.5, 0.5, 0.8], data=DATA, rate=0.03),
+    "two outputs": problem(outputs=2, data=DATA, rate=0.04),
+    "ntk": problem(width=2.0, richness=1.0, parameterization="ntk", data=DATA, rate=0.08),
+    "momentum": problem(data=DATA, rate=0.02, momentum=0.7),
+    "weight decay": problem(data=DATA, rate=0.05, weight_decay=0.4),
+    "schedule": problem(data=DATA, rate=ld.WarmUp(10, ld.PowerDecay(0.15, 0.5, 10.0))),
+    "stream": problem(width=0.6, supply="stream", batch_ratio=0.6, noise=0.5, rate=0.05),
     "stream, centred": problem(
-        ld.DeepLinear(3, 1.0, 1.0, centered=True), ld.Stream(batch_ratio=2.0), 0.03
+        depth=3, width=1.0, richness=1.0, centered=True, supply="stream", batch_ratio=2.0, rate=0.03
     ),
-    "population": problem(ld.DeepLinear(3, 0.7, 0.7), ld.Population(), 0.05),
+    "population": problem(depth=3, width=0.7, supply="population", rate=0.05),
 }
 
 QUICK = (
@@ -83,7 +82,7 @@ def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
 )
 def test_ensembles_agree_with_training(data):
     """Bias and the overlaps of networks that share the data, or the weights, only."""
-    setting = problem(ld.DeepLinear(2, 0.8, 0.7), data, 0.05)
+    setting = problem(data=data, rate=0.05)
     theory = ld.solve(setting, ld.Causal(ensembles=True), save_at=SAVED)
     method = ld.Descent(partners=True)
     runs = ld.simulate(setting, 400, SEEDS, method=method, save_at=SAVED)
@@ -124,15 +123,15 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
 
 
 def test_edge_of_stability_is_flagged_where_finite_networks_stray():
-    network = ld.DeepLinear(4, 0.7, 0.5, centered=True)
-    setting = problem(network, ld.Dataset(1.0), 0.05)
+    network = {"depth": 4, "width": 0.7, "richness": 0.5, "centered": True}
+    setting = problem(**network, supply="dataset", ratio=1.0, rate=0.05)
     theory = ld.solve(setting, save_at=SAVED)
     assert theory.evidence["edge_of_stability"] is not None
     assert "edge of stability" in repr(theory)
     runs = ld.simulate(setting, 200, SEEDS, save_at=SAVED)
     assert any("edge of stability" in note for note in ld.compare(theory, runs).notes)
     stray = abs(runs["test_loss"].mean("seed") / theory["test_loss"] - 1).max()
-    calm = problem(network, ld.Dataset(1.0), 0.02)
+    calm = problem(**network, supply="dataset", ratio=1.0, rate=0.02)
     calm_runs = ld.simulate(calm, 200, SEEDS, save_at=SAVED)
     calm_theory = ld.solve(calm, save_at=SAVED)
     assert calm_theory.evidence["edge_of_stability"] is None
@@ -146,9 +145,14 @@ def test_dimension_free_theory_is_close_for_many_units_and_examples():
     deviation = {}
     for count in (16, 64):
         setting = problem(
-            ld.DeepLinear(2, count, 0.3, centered=True),
-            ld.Stream(batch=count, noise=0.0, spectrum=spectrum),
-            0.2,
+            width=count,
+            richness=0.3,
+            centered=True,
+            supply="stream",
+            batch=count,
+            noise=0.0,
+            spectrum=spectrum,
+            rate=0.2,
         )
         theory = ld.solve(setting, save_at=SAVED)
         runs = ld.simulate(setting, 300, 60, save_at=SAVED)

@@ -7,6 +7,7 @@ is compared strictly: no allowance for the size, at the level 0.01/13 for each o
 """
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,30 +15,24 @@ import scipy.stats
 import xarray as xr
 
 import learndyn as ld
+from tests import problems
 
-PAPER = [[0, 0], [0, 0.8], [0.4, 0]]
 EVEN = [[0, 0, 0], [0, 0, 0.8], [0.4, 0, 0]]
-
-
-def problem(data=None, field=PAPER, rate=0.5, epochs=12, decay=0.0, **network):
-    settings = {"control_ratio": 0.75, "time": 1.0, "steps": 8} | network
-    training = ld.GradientDescent(rate, steps=epochs, weight_decay=decay)
-    return ld.Problem(ld.NeuralODE(field, **settings), data or ld.Stream(), training)
-
+problem = partial(problems.neural_ode, steps=8, epochs=12)
 
 SETTINGS = {
     "left panel": problem(rate=0.1, epochs=20, control_ratio=1.0, time=0.5, adjoint="truncated"),
     "right panel": problem(rate=0.1, epochs=20, adjoint="truncated"),
     "true gradient": problem(),
     "truncated gradient": problem(adjoint="truncated"),
-    "noise": problem(noise=0.1, teacher_noise=0.05, adjoint_noise=0.1, decay=0.05),
+    "noise": problem(noise=0.1, teacher_noise=0.05, adjoint_noise=0.1, weight_decay=0.05),
     "longer teacher": problem(time=0.8, teacher_time=1.2),
-    "batch, schedule": problem(ld.Stream(batch=4), rate=ld.PowerDecay(1.0, 0.5)),
-    "reused": problem(ld.Dataset(examples=1), control_ratio=1.5),
+    "batch, schedule": problem(batch=4, rate=ld.PowerDecay(1.0, 0.5)),
+    "reused": problem(supply="dataset", examples=1, control_ratio=1.5),
     "reused in turn": problem(
-        ld.Dataset(examples=4, batch=2), control_ratio=1.5, teacher_noise=0.1
+        supply="dataset", examples=4, batch=2, control_ratio=1.5, teacher_noise=0.1
     ),
-    "chained": problem(ld.Stream(chained=True)),
+    "chained": problem(chained=True),
     "part without state": problem(field=[[0, 0.3], [0.0, 0.8], [0.2, 0]]),
     "even in the control": problem(field=EVEN, initial_overlap=0.5, epochs=8, steps=5),
     "even, symmetric start": problem(field=EVEN, epochs=4, rate=0.2, steps=5),

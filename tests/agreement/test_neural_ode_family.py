@@ -4,24 +4,19 @@ As in `test_neural_ode.py`: 2X(2d) − X(d) is compared strictly, at the level 0
 20 and 40 for seven of them, d = 40 and 80 for all in the slow suite.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.stats
 
 import learndyn as ld
+from tests import problems
 from tests.agreement.test_neural_ode import extrapolated
 
-PAPER = [[0, 0], [0, 0.8], [0.4, 0]]
 CONTEXT = [[[0, 0], [0, 0.6]], [[0, 0.3], [0.4, 0]]]
 """G = 0.6 q m + s (0.3 m + 0.4 q)."""
-
-
-def problem(data=None, rate=0.5, epochs=8, field=PAPER, decay=0.0, amplitude_rate=None, **network):
-    settings = {"control_ratio": 0.75, "time": 1.0, "steps": 6} | network
-    training = ld.GradientDescent(
-        rate, steps=epochs, weight_decay=decay, readout_learning_rate=amplitude_rate
-    )
-    return ld.Problem(ld.NeuralODE(field, **settings), data or ld.Stream(), training)
+problem = partial(problems.neural_ode, steps=6, epochs=8)
 
 
 def seen(times=(0.5, 1.0), visible=1.0, mask="observation"):
@@ -37,29 +32,29 @@ SETTINGS = {
         teacher_overlaps=[[1.0, 0.3], [0.3, 1.0]], **LEARNED,
     ),
     "fewer neurons": problem(rate=1.0, amplitudes=[1.0], teacher_amplitudes=[1.0, 0.7], **LEARNED),
-    "windows": problem(ld.Stream(batch=2), rate=1.0, windows=2, teacher_windows=3),
-    "two times": problem(ld.Stream(observations=seen())),
-    "masks": problem(ld.Stream(observations=seen(visible=0.4))),
+    "windows": problem(batch=2, rate=1.0, windows=2, teacher_windows=3),
+    "two times": problem(observations=seen()),
+    "masks": problem(observations=seen(visible=0.4)),
     "one mask, noise": problem(
-        ld.Stream(observations=seen(SIXTHS, visible=0.2, mask="trajectory")),
-        noise=0.05, teacher_noise=0.05, adjoint_noise=0.1, decay=0.05,
+        observations=seen(SIXTHS, visible=0.2, mask="trajectory"), noise=0.05, teacher_noise=0.05,
+        adjoint_noise=0.1, weight_decay=0.05,
     ),
-    "times in turn": problem(ld.Stream(observations=ld.Observations([[0.5], [0.5, 1.0], [1.0]]))),
+    "times in turn": problem(observations=ld.Observations([[0.5], [0.5, 1.0], [1.0]])),
     "delay": problem(field=CONTEXT, delay=0.5),
     "stack": problem(driven=CONTEXT, driver_loss=0.3),
     "reused, noisy": problem(
-        ld.Dataset(examples=1), control_ratio=1.0, teacher_noise=1 / 3, steps=5
+        supply="dataset", examples=1, control_ratio=1.0, teacher_noise=1 / 3, steps=5,
     ),
     "reused: windows, neurons": problem(
-        ld.Dataset(examples=2), rate=1.0, windows=2, amplitudes=[1.0, 0.5], own_fields=False,
+        supply="dataset", examples=2, rate=1.0, windows=2, amplitudes=[1.0, 0.5], own_fields=False,
         **LEARNED,
     ),
     "reused: delay, masks": problem(
-        ld.Dataset(examples=1, observations=seen(visible=0.6)), field=CONTEXT, delay=0.5
+        supply="dataset", examples=1, observations=seen(visible=0.6), field=CONTEXT, delay=0.5,
     ),
     "chained: stack, windows, masks": problem(
-        ld.Stream(chained=True, observations=seen(visible=0.6, mask="trajectory")),
-        driven=CONTEXT, windows=2, driver_loss=0.3,
+        chained=True, observations=seen(visible=0.6, mask="trajectory"), driven=CONTEXT, windows=2,
+        driver_loss=0.3,
     ),
 }  # fmt: skip
 LEVEL = 0.01 / len(SETTINGS)
@@ -111,7 +106,7 @@ def test_the_deviation_shrinks():
 def test_the_stationary_state_of_a_noisy_chain_is_known():
     """Numbers of the theory's reference calculation at step 80, printed to five digits; fresh data end elsewhere."""
     given = {"rate": 0.4, "epochs": 80, "steps": 5, "noise": 0.1, "teacher_noise": 0.1}
-    chained = ld.solve(problem(ld.Stream(chained=True), **given), save_at=[80])
+    chained = ld.solve(problem(chained=True, **given), save_at=[80])
     fresh = ld.solve(problem(**given), save_at=[80])
     for name, expected in (("m", 1.00737), ("train_loss", 0.147932), ("test_loss", 0.172786)):
         np.testing.assert_allclose(chained[name][0], expected, atol=2e-5)

@@ -4,12 +4,14 @@ Depths 4 and 16, and the transfer, are in the slow suite.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.stats
 
 import learndyn as ld
+from tests import problems
 
 SAVED = np.arange(0, 31, 5)
 DATA = {
@@ -17,11 +19,9 @@ DATA = {
     "dataset": ld.Dataset(1.5, 0.4),
     "stream": ld.Stream(batch_ratio=1.0, noise=0.3),
 }
-
-
-def problem(depth, data, rate=0.03, skip=None, steps=30):
-    network = ld.DeepLinear(depth, 0.8, 1.0, skip=ld.ScaledSkip(1.0) if skip is None else skip)
-    return ld.Problem(network, data, ld.GradientDescent(rate, steps=steps))
+problem = partial(
+    problems.deep_linear, width=0.8, richness=1.0, skip=ld.ScaledSkip(1.0), rate=0.03, steps=30
+)
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -35,7 +35,7 @@ def test_theory_agrees_with_training(depth, name):
     Times within a run are strongly correlated, so that 40 seeds give at most 40 degrees of freedom; the bounds on the
     ratio of the variances are those of the F distribution at the level 1e-3.
     """
-    setting = problem(depth, DATA[name])
+    setting = problem(depth=depth, data=DATA[name])
     theory = ld.solve(setting, save_at=SAVED)
     assert theory.evidence["edge_of_stability"] is None
     variance = {}
@@ -50,7 +50,7 @@ def test_theory_agrees_with_training(depth, name):
 
 @pytest.mark.parametrize("skip", [0.3, 0.8])
 def test_fixed_branch_scale_agrees_with_training(skip):
-    setting = problem(4, DATA["dataset"], 0.02, skip)
+    setting = problem(depth=4, data=DATA["dataset"], rate=0.02, skip=skip)
     theory = ld.solve(setting, save_at=SAVED)
     comparison = ld.compare(theory, ld.simulate(setting, 300, 20, save_at=SAVED))
     assert comparison.agrees, comparison

@@ -7,43 +7,60 @@ that 30 seeds give an estimate with no more than 30 degrees of freedom; the boun
 the level 1e-3.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.stats
 
 import learndyn as ld
+from tests import problems
 
 SAMPLES = {"samples": 1024, "batches": 8}
-
-
-def quadratic(alpha, eps, ratio, A0, time, noise=0.0, **training):
-    """The paper's network and target, in its units of time."""
-    network = ld.TwoLayer(
-        ld.Polynomial([0, 1, eps / 2]), np.eye(2), [[A0], [-A0]], readout=[alpha / 2] * 2
-    )
-    data = ld.Dataset(ratio, noise, teacher=ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]))
-    return ld.Problem(network, data, ld.GradientDescent(2 / alpha, time=time, **training))
-
-
-def general(activation, ratio, training, teacher="erf", noise=0.0):
-    """Uneven overlaps and readouts, two correlated teacher units."""
-    network = ld.TwoLayer(
-        activation, [[1.0, 0.2], [0.2, 0.8]], [[0.4, 0.1], [-0.2, 0.4]], readout=[1.2, -0.8]
-    )
-    teacher = ld.Teacher(teacher, [[1.0, 0.3], [0.3, 0.7]], readout=[1.0, -1.5])
-    return ld.Problem(network, ld.Dataset(ratio, noise, teacher=teacher), training)
-
+general = partial(
+    problems.two_layer,
+    Q=[[1.0, 0.2], [0.2, 0.8]],
+    R=[[0.4, 0.1], [-0.2, 0.4]],
+    readout=[1.2, -0.8],
+    teacher_activation="erf",
+    T=[[1.0, 0.3], [0.3, 0.7]],
+    teacher_readout=[1.0, -1.5],
+    supply="dataset",
+)
 
 SETTINGS = {
-    "few examples": (quadratic(0.5, 0.3, 0.5, 0.3, 6.0), 0.1),
-    "interpolation threshold": (quadratic(0.5, 0.4, 1.0, 0.4, 8.0), 0.125),
-    "lazy": (quadratic(2.0, 0.3, 2.0, 0.3, 5.0), 0.125),
-    "rich": (quadratic(0.1, 0.6, 5.0, 0.3, 8.0), 0.25),
-    "many examples": (quadratic(0.5, 0.4, 5.0, 0.3, 15.0), 0.4),
-    "noise and decay": (quadratic(0.6, 0.4, 2.0, 0.3, 10.0, noise=0.4, weight_decay=0.1), 0.25),
-    "erf": (general("erf", 1.5, ld.GradientDescent(1.0, time=12.0), noise=0.2), 0.3),
+    "few examples": (
+        problems.late_learning(alpha=0.5, eps=0.3, ratio=0.5, overlap=0.3, time=6.0),
+        0.1,
+    ),
+    "interpolation threshold": (
+        problems.late_learning(alpha=0.5, eps=0.4, ratio=1.0, overlap=0.4, time=8.0),
+        0.125,
+    ),
+    "lazy": (problems.late_learning(alpha=2.0, eps=0.3, ratio=2.0, overlap=0.3, time=5.0), 0.125),
+    "rich": (problems.late_learning(alpha=0.1, eps=0.6, ratio=5.0, overlap=0.3, time=8.0), 0.25),
+    "many examples": (
+        problems.late_learning(alpha=0.5, eps=0.4, ratio=5.0, overlap=0.3, time=15.0),
+        0.4,
+    ),
+    "noise and decay": (
+        problems.late_learning(
+            alpha=0.6, eps=0.4, ratio=2.0, overlap=0.3, time=10.0, noise=0.4, weight_decay=0.1
+        ),
+        0.25,
+    ),
+    "erf": (
+        general(activation="erf", ratio=1.5, rate=1.0, time=12.0, noise=0.2),
+        0.3,
+    ),
     "tanh, steps": (
-        general("tanh", 2.5, ld.GradientDescent(ld.WarmUp(10, 0.6), steps=40), teacher="relu"),
+        general(
+            activation="tanh",
+            ratio=2.5,
+            rate=ld.WarmUp(10, 0.6),
+            steps=40,
+            teacher_activation="relu",
+        ),
         None,
     ),
 }
@@ -101,7 +118,7 @@ def test_responses_agree_with_training():
 @pytest.mark.slow
 def test_the_delay_of_a_setting_that_groks():
     """γ = 3, α = 0.5, ε = 0.3: train and test loss drop in training when the theory says, test five times later."""
-    problem = quadratic(0.5, 0.3, 3.0, 0.3, 80.0)
+    problem = problems.late_learning(alpha=0.5, eps=0.3, ratio=3.0, overlap=0.3, time=80.0)
     theory = ld.solve(problem, ld.CausalSampling(step=0.5, **SAMPLES))
     runs = runs_of(problem, 2000, 10, 0.5)
     for name in ("train_drop", "test_drop", "grokking_delay"):

@@ -6,43 +6,43 @@ strictly at the largest size. The scatter of single runs around the theory must 
 bounds 1.4 and 2.9.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import learndyn as ld
+from tests import problems
 
 SEEDS = 10
 TIMES = np.arange(0, 12.1, 0.6)
-
-
-def committee(K, M, rate, activation="erf", batch=1, noise=0.0, scale=0.7, **training):
-    teacher = ld.Teacher.random(activation, M, 784, seed=11)
-    network = ld.TwoLayer.random(
-        K,
-        teacher,
-        scale,
-        784,
-        seed=12,
-        train_readout="readout_learning_rate" in training,
-        readout_scale=0.7 if "readout_learning_rate" in training else None,
-    )
-    data = ld.Stream(teacher, batch=batch, noise=noise)
-    return ld.Problem(network, data, ld.GradientDescent(rate, time=12.0, **training))
-
+committee = partial(problems.two_layer, seed=12, scale=0.7, teacher_seed=11, size=784, time=12.0)
 
 SETTINGS = {
-    "K < M": committee(1, 3, 0.8),
-    "K = M": committee(2, 2, 1.0),
-    "K > M": committee(4, 2, 0.6),
-    "noise": committee(2, 2, 1.0, noise=0.5),
-    "large rate": committee(2, 2, 4.0, noise=0.3),
-    "mini-batch": committee(2, 2, 4.0, batch=3, noise=0.5),
-    "trained readout": committee(3, 2, 1.0, noise=0.2, readout_learning_rate=0.5),
-    "relu": committee(2, 2, 0.3, activation="relu", noise=0.1),
-    "polynomial": committee(2, 1, 0.15, activation=ld.Polynomial([0, 0.8, 0.1]), noise=0.1),
-    "tanh": committee(2, 2, 1.0, activation="tanh", noise=0.2),
-    "weight decay": committee(2, 2, 1.0, noise=0.2, weight_decay=0.2),
-    "schedule": committee(2, 2, ld.WarmUp(4.0, ld.ExponentialDecay(3.0, 0.1)), noise=0.3),
+    "K < M": committee(units=1, teacher_units=3, rate=0.8),
+    "K = M": committee(units=2, teacher_units=2, rate=1.0),
+    "K > M": committee(units=4, teacher_units=2, rate=0.6),
+    "noise": committee(units=2, teacher_units=2, rate=1.0, noise=0.5),
+    "large rate": committee(units=2, teacher_units=2, rate=4.0, noise=0.3),
+    "mini-batch": committee(units=2, teacher_units=2, rate=4.0, batch=3, noise=0.5),
+    "trained readout": committee(
+        units=3,
+        teacher_units=2,
+        rate=1.0,
+        noise=0.2,
+        train_readout=True,
+        readout_scale=0.7,
+        readout_rate=0.5,
+    ),
+    "relu": committee(units=2, teacher_units=2, rate=0.3, activation="relu", noise=0.1),
+    "polynomial": committee(
+        units=2, teacher_units=1, rate=0.15, activation=ld.Polynomial([0, 0.8, 0.1]), noise=0.1
+    ),
+    "tanh": committee(units=2, teacher_units=2, rate=1.0, activation="tanh", noise=0.2),
+    "weight decay": committee(units=2, teacher_units=2, rate=1.0, noise=0.2, weight_decay=0.2),
+    "schedule": committee(
+        units=2, teacher_units=2, rate=ld.WarmUp(4.0, ld.ExponentialDecay(3.0, 0.1)), noise=0.3
+    ),
 }
 
 QUICK = ("K = M", "K > M", "noise", "trained readout", "relu")

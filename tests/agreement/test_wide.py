@@ -5,47 +5,46 @@ variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 
 level 1e-3.
 """
 
+from functools import partial
+
 import pytest
 import scipy.stats
 
 import learndyn as ld
+from tests import problems
 
 POINTS = ld.Points.random(4, 6, seed=1, test_points=2)
 TWO = ld.Points.random(4, 6, seed=2, outputs=2)
 CLASSES = ld.Points(TWO.inputs, [[1.0, 0.0], [0.2, 0.8], [0.0, 1.0], [0.7, 0.3]])
-PLANE = ld.Points(inputs=[[1.4, 0.3], [-0.4, 1.2]], targets=[1.0, -1.0])
-
-
-def problem(depth, activation, richness, rate, steps=20, data=POINTS, bias=False, **training):
-    network = ld.Wide(depth, activation, richness, bias, centered=True)
-    return ld.Problem(network, data, ld.GradientDescent(rate, steps=steps, **training))
-
+problem = partial(
+    problems.wide, depth=2, activation="tanh", richness=1.0, centered=True, data=POINTS, steps=20
+)
 
 SETTINGS = {
-    "linear, three layers": problem(3, "linear", 1.0, 0.2),
-    "tanh, lazy": problem(1, "tanh", 0.1, 1.0),
-    "tanh, one layer": problem(1, "tanh", 2.0, 0.5),
-    "tanh, two layers": problem(2, "tanh", 1.0, 0.5),
-    "tanh, three layers": problem(3, "tanh", 1.0, 0.4, steps=12),
-    "erf, one layer": problem(1, "erf", 0.5, 0.5),
-    "erf, two layers": problem(2, "erf", 1.0, 0.4),
-    "erf, three layers": problem(3, "erf", 1.0, 0.3, steps=12),
-    "relu, one layer": problem(1, "relu", 1.0, 0.5),
-    "relu, two layers": problem(2, "relu", 0.7, 0.4, steps=12),
-    "relu, three layers": problem(3, "relu", 0.5, 0.4, steps=12),
-    "weight decay": problem(2, "tanh", 1.0, 0.5, weight_decay=0.1),
-    "momentum": problem(2, "tanh", 1.0, 0.2, momentum=0.6),
-    "two outputs": problem(2, "tanh", 1.0, 0.5, data=TWO),
-    "biases, logistic": problem(2, "tanh", 1.0, 1.0, bias=True, criterion="logistic"),
+    "linear, three layers": problem(depth=3, activation="linear", rate=0.2),
+    "tanh, lazy": problem(depth=1, richness=0.1, rate=1.0),
+    "tanh, one layer": problem(depth=1, richness=2.0, rate=0.5),
+    "tanh, two layers": problem(rate=0.5),
+    "tanh, three layers": problem(depth=3, rate=0.4, steps=12),
+    "erf, one layer": problem(depth=1, activation="erf", richness=0.5, rate=0.5),
+    "erf, two layers": problem(activation="erf", rate=0.4),
+    "erf, three layers": problem(depth=3, activation="erf", rate=0.3, steps=12),
+    "relu, one layer": problem(depth=1, activation="relu", rate=0.5),
+    "relu, two layers": problem(activation="relu", richness=0.7, rate=0.4, steps=12),
+    "relu, three layers": problem(depth=3, activation="relu", richness=0.5, rate=0.4, steps=12),
+    "weight decay": problem(rate=0.5, weight_decay=0.1),
+    "momentum": problem(rate=0.2, momentum=0.6),
+    "two outputs": problem(rate=0.5, data=TWO),
+    "biases, logistic": problem(rate=1.0, bias=True, criterion="logistic"),
     "cross-entropy, one layer": problem(
-        1, "relu", 1.0, 1.0, data=CLASSES, criterion="cross_entropy"
+        depth=1, activation="relu", rate=1.0, data=CLASSES, criterion="cross_entropy"
     ),
-    "cross-entropy, two layers": problem(
-        2, "tanh", 1.0, 1.0, data=CLASSES, criterion="cross_entropy"
+    "cross-entropy, two layers": problem(rate=1.0, data=CLASSES, criterion="cross_entropy"),
+    "Langevin noise, linear": problem(
+        activation="linear", rate=0.2, temperature=0.1, weight_decay=0.5
     ),
-    "Langevin noise, linear": problem(2, "linear", 1.0, 0.2, noise=0.1, weight_decay=0.5),
-    "Langevin noise, one layer": problem(1, "tanh", 1.0, 0.5, noise=0.1, weight_decay=0.5),
-    "Langevin noise, two layers": problem(2, "tanh", 1.0, 0.3, noise=0.05, momentum=0.3),
+    "Langevin noise, one layer": problem(depth=1, rate=0.5, temperature=0.1, weight_decay=0.5),
+    "Langevin noise, two layers": problem(rate=0.3, temperature=0.05, momentum=0.3),
 }
 SAVED = 5
 
@@ -92,7 +91,7 @@ def test_theory_agrees_with_training_at_4000(setting):
 
 def test_two_points_agree_with_many_networks():
     """Points in a plane, where particles fill three dimensions: strict, at 48 networks of width 4000."""
-    asked = problem(1, "relu", 1.0, 0.3, steps=12, data=PLANE)
+    asked = problem(depth=1, activation="relu", rate=0.3, steps=12, data=problems.PLANE)
     runs = ld.simulate(asked, 4000, 48, save_at=SAVED)
     comparison = ld.compare(ld.solve(asked, save_at=SAVED), runs, level=0.01 / 2, finite_size=0)
     assert comparison.agrees, comparison
@@ -121,19 +120,17 @@ def test_the_deviation_shrinks(setting):
 
 FEW = ld.Points.random(2, 4, seed=1, test_points=1)
 RESPONSES = {
-    "tanh": problem(2, "tanh", 1.5, 1.0, steps=7, data=FEW),
+    "tanh": problem(richness=1.5, rate=1.0, steps=7, data=FEW),
     "two outputs, momentum, decay": problem(
-        2,
-        "tanh",
-        1.5,
-        0.5,
+        richness=1.5,
+        rate=0.5,
         steps=6,
         data=ld.Points.random(2, 4, seed=2, outputs=2),
         momentum=0.5,
         weight_decay=0.1,
     ),
-    "three layers": problem(3, "tanh", 1.5, 0.8, steps=5, data=FEW),
-    "linear": problem(2, "linear", 1.0, 0.3, steps=6, data=FEW),
+    "three layers": problem(depth=3, richness=1.5, rate=0.8, steps=5, data=FEW),
+    "linear": problem(activation="linear", rate=0.3, steps=6, data=FEW),
 }
 
 

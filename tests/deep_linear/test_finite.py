@@ -1,5 +1,7 @@
 """Finite deep linear networks: steps are gradient steps, records are what they say, seeds are reproducible."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,7 @@ from learndyn.numerics.times import resolve_steps
 from learndyn.problem import Problem
 from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay, GradientDescent
+from tests import problems
 
 SIZE = 12
 SPECTRUM = Spectrum(
@@ -30,13 +33,8 @@ DATA = {
 }
 
 
-def problem(
-    data, widths=(0.5, 1.5, 0.75), outputs=2, centered=True, rate=0.05, skip=None, **options
-):
-    """Three unequal layers (equal with a `skip`), as many units with as without a spectrum."""
-    width = np.array(widths if skip is None else [0.75] * 3) * (SIZE if data.spectrum else 1)
-    network = DeepLinear(len(widths), width, 0.7, outputs, centered, skip=skip)
-    return Problem(network, data, GradientDescent(rate, **({"steps": 6} | options)))
+UNEQUAL = (0.5, 1.5, 0.75)
+problem = partial(problems.deep_linear, depth=3, width_ratio=UNEQUAL, outputs=2, centered=True)
 
 
 def curves(made, size=SIZE, seed=0, save_at=None, partners=False):
@@ -73,7 +71,9 @@ def labels(made, target, X, noise):
 def test_one_step_is_a_gradient_step(case, centered, skip):
     """Against `jax.grad` of ½ Σ_c ⟨(y − f)²⟩ on the examples of a later step, for every weight; rounding is 1e-14."""
     with float64():
-        made = spec(problem(DATA[case], centered=centered, skip=skip), SIZE)
+        width = UNEQUAL if skip is None else [0.75] * 3
+        setup = problem(data=DATA[case], width_ratio=width, centered=centered, skip=skip)
+        made = spec(setup, SIZE)
         (source,), ((network,),), target = draw(made, 3, False)
         start = weights_of(network)
         network.step(network.fields(source.at(0)), made.eta[0])
@@ -112,7 +112,7 @@ def test_training_is_the_plain_loop(case, rule):
     """
     rate = ExponentialDecay(0.05, 0.02) if "schedule" in rule else 0.05
     steps = 2 * DELAY + 5
-    setup = problem(DATA[case], rate=rate, steps=steps, **RULES[rule])
+    setup = problem(data=DATA[case], rate=rate, steps=steps, **RULES[rule])
     with float64():
         made = spec(setup, SIZE)
         (source,), ((network,),), target = draw(made, 1, False)
@@ -167,7 +167,7 @@ def _gram(x, n):
 @pytest.mark.parametrize("case", DATA)
 def test_recorded_losses_are_those_of_the_function(case):
     """Direct evaluation of y and f on the step's examples, and of the expected error; equal up to rounding."""
-    setup = problem(DATA[case], centered=False)
+    setup = problem(data=DATA[case], centered=False)
     found = values(curves(setup, seed=4, save_at=[0, 2, 6]))
     with float64():
         made = spec(setup, SIZE)
@@ -196,7 +196,7 @@ def test_recorded_losses_are_those_of_the_function(case):
 @pytest.mark.parametrize("data", [Dataset(ratio=0.8), Stream(batch_ratio=0.5, noise=0.2)])
 def test_recorded_steps_do_not_change_the_run(data, partners):
     """Over several blocks of batches: one holds 74 steps here."""
-    setup = problem(data, steps=150, rate=0.02)
+    setup = problem(data=data, steps=150, rate=0.02)
     often, seldom = (curves(setup, 84, 2, save_at, partners) for save_at in (None, [75, 150]))
     assert often.times.tolist() == list(range(151))
     assert seldom.times.tolist() == [75, 150]
@@ -207,7 +207,7 @@ def test_recorded_steps_do_not_change_the_run(data, partners):
 
 @pytest.mark.bitwise
 def test_partners_do_not_change_the_run():
-    setup = problem(Stream(batch_ratio=0.5, noise=0.2))
+    setup = problem(supply="stream", batch_ratio=0.5, noise=0.2)
     alone, among = values(curves(setup)), values(curves(setup, partners=True))
     overlaps = {"bias", "overlap_same_data", "overlap_same_weights"}
     assert set(among) - set(alone) == overlaps
@@ -216,7 +216,7 @@ def test_partners_do_not_change_the_run():
 
 
 def test_seeds_differ():
-    setup = problem(Dataset(ratio=0.8))
+    setup = problem(supply="dataset", ratio=0.8)
     assert not np.array_equal(*(curves(setup, seed=s).observables["C_v"].values for s in (0, 1)))
 
 
@@ -224,7 +224,7 @@ def test_seeds_differ():
 def test_partners_share_what_they_should(case):
     """Rows of the grid learn from one source, columns start from the same weights; all have one target."""
     with float64():
-        made = spec(problem(DATA[case], centered=False), SIZE)
+        made = spec(problem(data=DATA[case], centered=False), SIZE)
         sources, networks, target = draw(made, 0, True)
     assert (len(sources), len(networks), len(networks[0])) == (2, 2, 2)
     for a, b in zip(*(source.at(0) for source in sources), strict=True):
@@ -242,7 +242,7 @@ def test_partners_share_what_they_should(case):
 
 @pytest.mark.parametrize("case", DATA)
 def test_overlaps_are_those_of_the_four_networks(case):
-    setup = problem(DATA[case])
+    setup = problem(data=DATA[case])
     found = values(curves(setup, partners=True))
     with float64():
         made = spec(setup, SIZE)
@@ -283,8 +283,8 @@ def test_shared_data_and_shared_weights_correlate_the_errors():
 
 
 def test_axes_and_evidence():
-    one = curves(problem(Dataset(ratio=0.8), outputs=1), save_at=[0, 3])
-    two = curves(problem(Dataset(ratio=0.8)), save_at=[0, 3])
+    one = curves(problem(supply="dataset", ratio=0.8, outputs=1), save_at=[0, 3])
+    two = curves(problem(supply="dataset", ratio=0.8), save_at=[0, 3])
     assert one.axis == "step"
     assert one.diverged_at is None
     assert one.observables["C_h"].dims == ("layer", "step", "step2")
@@ -298,7 +298,7 @@ def test_axes_and_evidence():
 
 @pytest.mark.parametrize("case", ["dataset", "stream, spectrum", "population"])
 def test_diverging_network_ends_where_it_diverges(case):
-    found = curves(problem(DATA[case], rate=30.0, steps=60), save_at=[0, 1, 20, 40, 60])
+    found = curves(problem(data=DATA[case], rate=30.0, steps=60), save_at=[0, 1, 20, 40, 60])
     assert found.diverged_at in (1.0, 20.0)
     assert len(found.times) == len(found.observables["test_loss"].values)
     assert found.observables["C_h"].values.shape[1] == len(found.times)
@@ -319,7 +319,7 @@ def test_run_reports_and_stops_when_told():
             raise Stop
 
     with float64():
-        run = finite(problem(Dataset(ratio=0.8)), SIZE, Descent(), None)
+        run = finite(problem(supply="dataset", ratio=0.8), SIZE, Descent(), None)
         with pytest.raises(Stop):
             run(0, report)
     assert seen == sorted(seen)
@@ -328,13 +328,13 @@ def test_run_reports_and_stops_when_told():
 
 def test_impossible_sizes_are_refused():
     with pytest.raises(ProblemError, match=r"size = 1: is too small"):
-        curves(problem(Dataset(ratio=0.8), widths=(0.3, 1, 1)), size=1)
+        curves(problem(supply="dataset", ratio=0.8, width_ratio=(0.3, 1, 1)), size=1)
     with pytest.raises(ProblemError, match=r"network\.width = inf: only finite networks"):
         curves(Problem(DeepLinear(2, np.inf), Dataset(ratio=1), GradientDescent(0.1, steps=3)))
     with pytest.raises(ProblemError, match=r"size = 13: must be 12, the number of eigenvalues"):
-        curves(problem(DATA["dataset, spectrum"]), size=13)
+        curves(problem(data=DATA["dataset, spectrum"]), size=13)
     with pytest.raises(NotEnoughMemory, match=r"size 10000000, .*smaller size"):
-        simulate(problem(Dataset(ratio=0.8)), 10**7)
+        simulate(problem(supply="dataset", ratio=0.8), 10**7)
 
 
 def test_power_law_is_one_of_the_spectra():

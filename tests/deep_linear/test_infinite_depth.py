@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import learndyn as ld
 from learndyn.deep_linear import node_numbers
 from learndyn.deep_linear.setting import setting
+from tests import problems
 from tests.deep_linear import plain_infinite_depth
 
 POPULATION, DATASET = ld.Population(), ld.Dataset(1.4, 0.4)
@@ -16,20 +18,22 @@ STREAM = ld.Stream(batch_ratio=0.8, noise=0.3)
 DATA = [POPULATION, DATASET, STREAM]
 SPECTRUM = ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])
 TWO_OUTPUTS = ld.Spectrum([1.0, 0.5, 0.2], [[1.0, -0.5, 2.0], [0.3, 1.0, -1.0]])
-
-
-def problem(
-    rate=0.02, steps=12, beta0=1.0, data=POPULATION, depth=math.inf, width=0.6, skip=None, **options
-):
-    """`momentum` and `weight_decay` go to training, all other options to the network."""
-    rule = {name: options.pop(name) for name in ("momentum", "weight_decay") if name in options}
-    skip = ld.ScaledSkip(beta0) if skip is None else skip
-    network = ld.DeepLinear(depth, width, skip=skip, **({"richness": 0.8} | options))
-    return ld.Problem(network, data, ld.GradientDescent(rate, steps=steps, **rule))
+problem = partial(
+    problems.deep_linear,
+    depth=math.inf,
+    width=0.6,
+    richness=0.8,
+    skip=ld.ScaledSkip(1.0),
+    data=POPULATION,
+    rate=0.02,
+    steps=12,
+)
 
 
 def near_the_edge(rate, **options):
-    return problem(rate, 30, 1.25, width=1.0, richness=1.0, **options)
+    return problem(
+        rate=rate, steps=30, skip=ld.ScaledSkip(1.25), width=1.0, richness=1.0, **options
+    )
 
 
 def test_the_loss_near_the_edge_of_stability_is_right_and_its_accuracy_is_stated():
@@ -50,7 +54,9 @@ def test_a_plain_transcription_of_the_equations_gives_the_same(data, centered):
         beta0=1.1, nu=0.6, gamma=0.8, eta=0.02, steps=8, mode=data.kind, alpha=alpha,
         sigma=data.noise, centered=centered, nodes=14,
     )  # fmt: skip
-    theory = ld.solve(problem(0.02, 8, 1.1, data, centered=centered))
+    theory = ld.solve(
+        problem(rate=0.02, steps=8, skip=ld.ScaledSkip(1.1), data=data, centered=centered)
+    )
     np.testing.assert_allclose(theory["test_loss"], plain["test_loss"], rtol=1e-10)
     for name in ("C_h", "C_g"):
         for tau, node in ((0.0, 0), (1.0, -1)):
@@ -142,7 +148,7 @@ def test_large_finite_depths_extrapolate_to_it(data, options):
 
 def test_a_schedule_extrapolates_too():
     schedule = ld.ExponentialDecay(0.03, 0.2)
-    made = problem(schedule, 10, data=DATASET)
+    made = problem(rate=schedule, steps=10, data=DATASET)
     expected = deep_limit(made)["test_loss"]
     np.testing.assert_allclose(ld.solve(made)["test_loss"], expected, rtol=1e-5)
 
@@ -150,19 +156,17 @@ def test_a_schedule_extrapolates_too():
 @pytest.mark.parametrize("data", DATA, ids=lambda data: data.kind)
 def test_finite_depths_approach_it_at_first_order(data):
     """With β_0/√L, and with β² = exp(β_0²/n) − 1: the deviation halves when the depth doubles, up to the next order."""
-    limit = ld.solve(problem(0.01, 15, data=data))["test_loss"]
+    limit = ld.solve(problem(rate=0.01, steps=15, data=data))["test_loss"]
     for skip in (lambda L: ld.ScaledSkip(1.0), lambda L: math.sqrt(math.expm1(1.0 / (L - 1)))):
-        deviation = [
-            float(abs(ld.solve(problem(0.01, 15, data=data, depth=L, skip=skip(L)))["test_loss"] - limit).max())
-            for L in (48, 96)
-        ]  # fmt: skip
+        made = [problem(rate=0.01, steps=15, data=data, depth=L, skip=skip(L)) for L in (48, 96)]
+        deviation = [float(abs(ld.solve(one)["test_loss"] - limit).max()) for one in made]
         assert deviation[0] / deviation[1] == pytest.approx(2.0, rel=0.06)
 
 
 @pytest.mark.parametrize("data", DATA, ids=lambda data: data.kind)
 @pytest.mark.parametrize("centered", [False, True])
 def test_without_branches_it_is_one_hidden_layer(data, centered):
-    deep = ld.solve(problem(beta0=0.0, data=data, centered=centered))
+    deep = ld.solve(problem(skip=ld.ScaledSkip(0.0), data=data, centered=centered))
     plain = ld.solve(problem(data=data, centered=centered, depth=1))
     for name in plain.observables:
         if "layer" not in plain[name].dims:
@@ -173,7 +177,7 @@ def test_without_branches_it_is_one_hidden_layer(data, centered):
 def test_initial_values():
     """C_g(τ) = exp(β_0²(1 − τ)), C_v = 1 + exp(β_0²)/(νγ_0²), C_h(0) = C_v + exp(β_0²)/(νγ_0)² on the population."""
     beta0, nu, gamma = 1.3, 0.7, 0.9
-    theory = ld.solve(problem(beta0=beta0, width=nu, richness=gamma))
+    theory = ld.solve(problem(skip=ld.ScaledSkip(beta0), width=nu, richness=gamma))
     accuracy = theory.evidence["accuracy"]["C_g"]
     C_g = np.exp(beta0**2 * (1 - theory["tau"]))
     np.testing.assert_allclose(theory["C_g"][:, 0, 0], C_g, rtol=0, atol=accuracy)
@@ -189,7 +193,15 @@ def test_lazy_wide_network_has_the_known_kernel(beta0):
     kernel = (2 + beta0**2) * math.exp(beta0**2)
     rate = 0.4 / kernel
     theory = ld.solve(
-        problem(rate, 15, beta0, width=math.inf, richness=1e-5, centered=True), save_at=15
+        problem(
+            rate=rate,
+            steps=15,
+            skip=ld.ScaledSkip(beta0),
+            width=math.inf,
+            richness=1e-5,
+            centered=True,
+        ),
+        save_at=15,
     )
     expected = (1 - 0.4) ** (2 * theory["step"])
     np.testing.assert_allclose(theory["test_loss"], expected, rtol=0, atol=1e-8)
@@ -208,7 +220,17 @@ def true_and_stated(beta0, fraction, data, centered) -> dict[str, tuple[float, f
     """`errors_of` at a rate in parts of 1/𝒦."""
     kernel = (2 + beta0**2) * math.exp(beta0**2)
     rate = fraction / kernel
-    return errors_of(problem(rate, 20, beta0, data, centered=centered, width=1.0, richness=1.0))
+    return errors_of(
+        problem(
+            rate=rate,
+            steps=20,
+            skip=ld.ScaledSkip(beta0),
+            data=data,
+            centered=centered,
+            width=1.0,
+            richness=1.0,
+        )
+    )
 
 
 def errors_of(made) -> dict[str, tuple[float, float]]:
@@ -311,7 +333,7 @@ def test_progress_rises_to_one():
 def test_too_few_nodes_are_not_returned(monkeypatch):
     monkeypatch.setattr(node_numbers, "NUMBERS", (3, 4))
     with pytest.raises(ld.NotConverged, match="4 nodes of the layer time do not resolve"):
-        ld.solve(problem(0.003, 30, 2.0))
+        ld.solve(problem(rate=0.003, steps=30, skip=ld.ScaledSkip(2.0)))
 
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):

@@ -1,10 +1,13 @@
 """What holds for every deep linear problem: causality, symmetry, positivity, both forms alike."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import learndyn as ld
+from tests import problems
 
 STEPS = 10
 DATA = st.sampled_from(
@@ -24,10 +27,7 @@ NETWORKS = st.builds(
     centered=st.booleans(),
 )
 RATES = st.lists(st.floats(0.0, 0.06), min_size=STEPS, max_size=STEPS)
-
-
-def problem(network, data, rates, **training):
-    return ld.Problem(network, data, ld.GradientDescent(ld.PerStep(rates), steps=STEPS, **training))
+problem = partial(problems.deep_linear, steps=STEPS)
 
 
 def matrix(array):
@@ -44,7 +44,10 @@ def matrix(array):
 def test_a_rate_does_not_change_the_past(network, data, rates, step, other):
     """Rates from `step` on act on the states after it; before, everything is the same to the last bit."""
     changed = [*rates[:step], *([other] * (STEPS - step))]
-    curves = [ld.solve(problem(network, data, r), ld.Causal(form="rows")) for r in (rates, changed)]
+    curves = [
+        ld.solve(problem(network=network, data=data, rate=ld.PerStep(r)), ld.Causal(form="rows"))
+        for r in (rates, changed)
+    ]
     for name in curves[0].observables:
         one, two = (curve[name].sel(step=slice(0, step)) for curve in curves)
         if "step2" in one.dims:
@@ -55,7 +58,9 @@ def test_a_rate_does_not_change_the_past(network, data, rates, step, other):
 @settings(max_examples=25)
 @given(NETWORKS, DATA, RATES, st.floats(0.0, 0.8), st.floats(0.0, 0.5))
 def test_correlations_are_covariances_and_both_forms_agree(network, data, rates, beta, decay):
-    made = problem(network, data, rates, momentum=beta, weight_decay=decay)
+    made = problem(
+        network=network, data=data, rate=ld.PerStep(rates), momentum=beta, weight_decay=decay
+    )
     rows, basis = (
         ld.solve(made, ld.Causal(form=form, tolerance=1e-13)) for form in ("rows", "innovation")
     )

@@ -1,5 +1,7 @@
 """The row recursion against a plain transcription of the equations, and what must hold exactly."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,62 +10,54 @@ from learndyn.deep_linear import rows
 from learndyn.deep_linear.functions import Functions
 from learndyn.deep_linear.setting import setting
 from learndyn.training import impulse_response
+from tests import problems
 from tests.deep_linear.naive import naive
 
 STEPS = 14
 TWO_OUTPUTS = ld.Spectrum([1.0, 0.5, 0.2], [[1.0, -0.5, 2.0], [0.3, 1.0, 0.7]])
 ONE_OUTPUT = ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])
-
-
-def made_of(network, data, rate=0.1, **training):
-    return ld.Problem(network, data, ld.GradientDescent(rate, steps=STEPS, **training))
-
+problem = partial(problems.deep_linear, depth=2, width=0.8, richness=0.7, rate=0.1, steps=STEPS)
 
 SETTINGS = {
-    "one layer": made_of(ld.DeepLinear(1, 0.6, 0.7), ld.Dataset(1.2, 0.5)),
-    "deep": made_of(ld.DeepLinear(3, 0.6, 0.7), ld.Dataset(1.2, 0.5), 0.05),
-    "centred": made_of(ld.DeepLinear(2, 0.6, 0.7, centered=True), ld.Dataset(1.2, 0.5)),
-    "unequal widths": made_of(ld.DeepLinear(3, [0.5, 2.0, 1.3], 0.7), ld.Dataset(0.8, 0.3), 0.05),
-    "two outputs": made_of(ld.DeepLinear(2, 0.8, 0.9, outputs=2), ld.Dataset(1.5, 0.4), 0.05),
-    "two outputs, centred": made_of(
-        ld.DeepLinear(2, 0.8, 0.9, outputs=2, centered=True), ld.Dataset(1.5, 0.4), 0.05
+    "one layer": problem(depth=1, width=0.6, ratio=1.2, noise=0.5),
+    "deep": problem(depth=3, width=0.6, ratio=1.2, noise=0.5, rate=0.05),
+    "centred": problem(width=0.6, centered=True, ratio=1.2, noise=0.5),
+    "unequal widths": problem(depth=3, width=[0.5, 2.0, 1.3], ratio=0.8, noise=0.3, rate=0.05),
+    "two outputs": problem(richness=0.9, outputs=2, ratio=1.5, noise=0.4, rate=0.05),
+    "two outputs, centred": problem(
+        richness=0.9, outputs=2, centered=True, ratio=1.5, noise=0.4, rate=0.05
     ),
-    "momentum": made_of(ld.DeepLinear(2, 0.8), ld.Dataset(1.5, 0.4), 0.05, momentum=0.6),
-    "weight decay": made_of(ld.DeepLinear(2, 0.8, 1.3), ld.Dataset(1.5, 0.4), weight_decay=0.3),
-    "decay, centred, momentum": made_of(
-        ld.DeepLinear(2, 0.8, 0.5, centered=True),
-        ld.Dataset(1.5, 0.4),
-        0.05,
-        weight_decay=0.3,
-        momentum=0.5,
+    "momentum": problem(richness=1.0, ratio=1.5, noise=0.4, rate=0.05, momentum=0.6),
+    "weight decay": problem(richness=1.3, ratio=1.5, noise=0.4, weight_decay=0.3),
+    "decay, centred, momentum": problem(
+        richness=0.5, centered=True, ratio=1.5, noise=0.4, rate=0.05, weight_decay=0.3, momentum=0.5
     ),
-    "schedule": made_of(
-        ld.DeepLinear(2, 0.8), ld.Dataset(1.5, 0.4), ld.WarmUp(5.0, ld.ExponentialDecay(0.2, 0.1))
+    "schedule": problem(
+        richness=1.0, ratio=1.5, noise=0.4, rate=ld.WarmUp(5.0, ld.ExponentialDecay(0.2, 0.1))
     ),
-    "ntk": made_of(ld.DeepLinear(2, 2.0, parameterization="ntk"), ld.Dataset(1.5, 0.4)),
-    "stream": made_of(ld.DeepLinear(2, 0.6, 0.7), ld.Stream(batch_ratio=0.8, noise=0.5)),
-    "stream, two outputs": made_of(
-        ld.DeepLinear(2, 0.6, 0.7, outputs=2, centered=True),
-        ld.Stream(batch_ratio=0.8, noise=0.5),
-        0.05,
+    "ntk": problem(width=2.0, richness=1.0, parameterization="ntk", ratio=1.5, noise=0.4),
+    "stream": problem(width=0.6, supply="stream", batch_ratio=0.8, noise=0.5),
+    "stream, two outputs": problem(
+        width=0.6,
+        outputs=2,
+        centered=True,
+        supply="stream",
+        batch_ratio=0.8,
+        noise=0.5,
+        rate=0.05,
         weight_decay=0.2,
     ),
-    "population": made_of(ld.DeepLinear(3, 0.6, 0.7), ld.Population()),
-    "infinite width": made_of(ld.DeepLinear(3, np.inf, 0.7), ld.Dataset(1.5, 0.2)),
-    "spectrum, dataset": made_of(
-        ld.DeepLinear(2, 20, 0.7, outputs=2),
-        ld.Dataset(examples=30, noise=0.1, spectrum=TWO_OUTPUTS),
+    "population": problem(depth=3, width=0.6, supply="population"),
+    "infinite width": problem(depth=3, width=np.inf, ratio=1.5, noise=0.2),
+    "spectrum, dataset": problem(width=20, outputs=2, examples=30, noise=0.1, spectrum=TWO_OUTPUTS),
+    "spectrum, stream": problem(
+        width=20, centered=True, supply="stream", batch=10, noise=0.1, spectrum=ONE_OUTPUT, rate=0.2
     ),
-    "spectrum, stream": made_of(
-        ld.DeepLinear(2, 20, 0.7, centered=True),
-        ld.Stream(batch=10, noise=0.1, spectrum=ONE_OUTPUT),
-        0.2,
+    "spectrum, stream, two outputs": problem(
+        width=20, outputs=2, supply="stream", batch=10, noise=0.1, spectrum=TWO_OUTPUTS
     ),
-    "spectrum, stream, two outputs": made_of(
-        ld.DeepLinear(2, 20, 0.7, outputs=2), ld.Stream(batch=10, noise=0.1, spectrum=TWO_OUTPUTS)
-    ),
-    "spectrum, population": made_of(
-        ld.DeepLinear(2, np.inf, 0.7), ld.Population(spectrum=ld.PowerLaw(1.5, 0.7, 20)), 0.2
+    "spectrum, population": problem(
+        width=np.inf, supply="population", spectrum=ld.PowerLaw(1.5, 0.7, 20), rate=0.2
     ),
 }
 

@@ -1,5 +1,7 @@
 """Several problems in the same memory give what each gives alone."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from learndyn.deep_linear.together import solve_many
 from learndyn.numerics.precision import float64
 from learndyn.paths import changed
 from learndyn.theory import theory_for
+from tests import problems
 from tests.deep_linear.test_rows import SETTINGS
 
 METHOD = ld.Causal()
@@ -37,11 +40,15 @@ def assert_same(found, expected, names=None):
         np.testing.assert_allclose(one.values, other.values, rtol=0, atol=1e-13 * scale)
 
 
-def linear(rate=0.1, gamma=0.7, steps=40, data=None, **network):
-    network = ld.DeepLinear(2, network.pop("width", 0.8), gamma, **network)
-    training = ld.GradientDescent(rate, steps=steps)
-    return ld.Problem(network, data or ld.Dataset(1.5, 0.4), training)
-
+linear = partial(
+    problems.deep_linear,
+    depth=2,
+    width=0.8,
+    richness=0.7,
+    data=ld.Dataset(1.5, 0.4),
+    rate=0.1,
+    steps=40,
+)
 
 NAMES = ["deep", "decay, centred, momentum", "stream, two outputs", "spectrum, dataset"]
 
@@ -69,7 +76,7 @@ def test_every_problem_keeps_its_own_numbers(name):
 @pytest.mark.parametrize("save_at", [None, [2, 7, 40], [39, 40]])
 def test_training_that_diverges_leaves_nothing_behind_for_the_next(save_at):
     """Rates that diverge at once, later and never; the last recorded steps are not reached by some."""
-    problems = [linear(rate) for rate in (0.05, 50.0, 0.1, 1.5, 0.2)]
+    problems = [linear(rate=rate) for rate in (0.05, 50.0, 0.1, 1.5, 0.2)]
     found = together(problems, save_at)
     assert [curves.diverged_at is None for curves in found] == [True, False, True, False, True]
     for curves, problem in zip(found, problems, strict=True):
@@ -77,7 +84,7 @@ def test_training_that_diverges_leaves_nothing_behind_for_the_next(save_at):
 
 
 def test_only_what_is_wanted_is_made():
-    problems = [linear(0.05), linear(0.1)]
+    problems = [linear(rate=0.05), linear(rate=0.1)]
     for wanted in (("test_loss",), ("bias",), ("C_h", "train_loss"), ("R_gu", "R_hr0")):
         found = together(problems, [0, 9, 40], wanted=wanted)
         for curves, problem in zip(found, problems, strict=True):

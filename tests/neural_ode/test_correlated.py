@@ -1,22 +1,18 @@
 """Correlated training steps: the process against the map, and against what is known exactly."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import learndyn as ld
 from learndyn.data import Dataset
 from learndyn.neural_ode.correlated import Memory
+from tests import problems
 
-PAPER = [[0, 0], [0, 0.8], [0.4, 0]]
 ROUNDING = 1e-12
 """A few thousand operations on numbers of order one."""
-
-
-def problem(data, field=PAPER, rate=0.5, epochs=6, decay=0.0, **network):
-    settings = {"control_ratio": 0.75, "time": 1.0, "steps": 5} | network
-    training = ld.GradientDescent(rate, steps=epochs, weight_decay=decay)
-    return ld.Problem(ld.NeuralODE(field, **settings), data, training)
-
+problem = partial(problems.neural_ode, steps=5, epochs=6)
 
 MEMORY = ld.DynamicalMeanField(form="memory", inference_steps=(0, 4, 6))
 
@@ -34,12 +30,12 @@ MEMORY = ld.DynamicalMeanField(form="memory", inference_steps=(0, 4, 6))
             "teacher_time": 1.4,
             "initial_overlap": 0.3,
             "initial_norm": 0.7,
-            "decay": 0.02,
+            "weight_decay": 0.02,
         },
     ],
 )
 def test_independent_steps_are_the_map(settings):
-    asked = problem(ld.Stream(batch=2), **settings)
+    asked = problem(batch=2, **settings)
     memory = ld.solve(asked, MEMORY)
     found = ld.solve(asked, ld.DynamicalMeanField(inference_steps=(0, 4, 6)))
     assert (memory.evidence["form"], found.evidence["form"]) == ("memory", "map")
@@ -49,7 +45,7 @@ def test_independent_steps_are_the_map(settings):
 
 
 def test_independent_steps_do_not_feel_each_other():
-    made = Memory(problem(ld.Stream(batch=2)), 2)
+    made = Memory(problem(batch=2), 2)
     blocks = []
     for step in range(2):
         first = made.engine.scalars.count
@@ -77,8 +73,8 @@ def test_one_euler_step_on_reused_trajectories_is_linear_regression(examples, si
     """G = g q m, N = 1: m_a = 1 − ∫ρ(1 − κs)^a, 1 − 2m + Q = 2∫ρ(1 − κs)^{2a}, κ = ηh²g/σ, c = σ/n."""
     g, h, eta, epochs = 0.8, 0.7, 1.5, 8
     asked = problem(
-        ld.Dataset(examples=examples), [[0, 0], [0, g]], eta, epochs, time=h, steps=1,
-        control_ratio=sigma,
+        supply="dataset", examples=examples, field=[[0, 0], [0, g]], rate=eta, epochs=epochs,
+        time=h, steps=1, control_ratio=sigma,
     )  # fmt: skip
     found = ld.solve(asked)
     kappa, c = eta * h**2 * g / sigma, sigma / examples
@@ -94,8 +90,10 @@ def test_one_euler_step_on_reused_trajectories_is_linear_regression(examples, si
 
 def test_a_field_without_state_is_one_example_used_again_and_again():
     """One Euler step in r(θ), G = g m, is the same regression as one reused trajectory in G = g q m."""
-    fresh = ld.solve(problem(ld.Stream(), [[0, 0.8]], time=0.7, steps=1))
-    reused = ld.solve(problem(ld.Dataset(examples=1), [[0, 0], [0, 0.8]], time=0.7, steps=1))
+    fresh = ld.solve(problem(field=[[0, 0.8]], time=0.7, steps=1))
+    reused = ld.solve(
+        problem(supply="dataset", examples=1, field=[[0, 0], [0, 0.8]], time=0.7, steps=1)
+    )
     assert fresh.evidence["form"] == "memory"
     for name in ("Q", "m", "C_theta"):
         np.testing.assert_allclose(fresh[name], reused[name], atol=ROUNDING)
@@ -103,7 +101,7 @@ def test_a_field_without_state_is_one_example_used_again_and_again():
 
 
 def test_chained_teachers_walk_one_long_trajectory():
-    asked = problem(ld.Stream(chained=True), epochs=3, teacher_noise=0.1, teacher_time=0.6)
+    asked = problem(chained=True, epochs=3, teacher_noise=0.1, teacher_time=0.6)
     made = Memory(asked, 3)
     states = [made.engine.start()]
     made.taught = []
@@ -119,7 +117,7 @@ def test_chained_teachers_walk_one_long_trajectory():
 
 
 def test_a_dataset_in_turn_goes_round():
-    asked = problem(ld.Dataset(examples=4, batch=2), epochs=4)
+    asked = problem(supply="dataset", examples=4, batch=2, epochs=4)
     made = Memory(asked, 4)
     used = [[x[0].states[0] for x in made.teach(step)] for step in range(4)]
     assert used[:2] == used[2:]
@@ -129,18 +127,18 @@ def test_a_dataset_in_turn_goes_round():
 
 def test_the_first_pass_over_a_dataset_is_a_stream():
     """While no trajectory has come twice, a dataset in turn is a stream of the same batches."""
-    turn = ld.solve(problem(ld.Dataset(examples=8, batch=2), epochs=4))
-    stream = ld.solve(problem(ld.Stream(batch=2), epochs=4))
+    turn = ld.solve(problem(supply="dataset", examples=8, batch=2, epochs=4))
+    stream = ld.solve(problem(batch=2, epochs=4))
     for name in ("Q", "m", "C_theta", "test_loss"):
         np.testing.assert_allclose(turn[name], stream[name], atol=ROUNDING)
-    again = ld.solve(problem(ld.Dataset(examples=4, batch=2), epochs=4))
+    again = ld.solve(problem(supply="dataset", examples=4, batch=2, epochs=4))
     np.testing.assert_allclose(again["Q"][:3], stream["Q"][:3], atol=ROUNDING)
     assert abs(float(again["Q"][4] - stream["Q"][4])) > 1e-3
 
 
 def test_recovery_is_a_fixed_point_of_reused_and_chained_training():
     for data in (ld.Dataset(examples=2), ld.Stream(chained=True)):
-        found = ld.solve(problem(data, [[0, 0.3], [0.1, 0.5]], initial_overlap=1.0))
+        found = ld.solve(problem(data=data, field=[[0, 0.3], [0.1, 0.5]], initial_overlap=1.0))
         for name in ("Q", "m"):
             np.testing.assert_allclose(found[name], 1.0, atol=ROUNDING)
         for name in ("train_loss", "test_loss"):
@@ -149,7 +147,7 @@ def test_recovery_is_a_fixed_point_of_reused_and_chained_training():
 
 def test_test_trajectories_leave_no_trace():
     """With a part of the field without state they go through the process, and are forgotten."""
-    asked = problem(ld.Dataset(examples=2), [[0, 0.3], [0.1, 0.5]])
+    asked = problem(supply="dataset", examples=2, field=[[0, 0.3], [0.1, 0.5]])
     every = ld.solve(asked)
     last = ld.solve(asked, save_at=[6])
     for name in ("Q", "m", "train_loss", "test_loss"):
@@ -158,27 +156,27 @@ def test_test_trajectories_leave_no_trace():
 
 def test_test_losses_by_the_map_and_by_the_process_agree():
     """A part of the field without state that is next to nothing takes the other way to the same loss."""
-    plain = ld.solve(problem(ld.Dataset(examples=2), [[0, 0], [0.1, 0.5]]))
-    other = ld.solve(problem(ld.Dataset(examples=2), [[0, 1e-12], [0.1, 0.5]]))
+    plain = ld.solve(problem(supply="dataset", examples=2, field=[[0, 0], [0.1, 0.5]]))
+    other = ld.solve(problem(supply="dataset", examples=2, field=[[0, 1e-12], [0.1, 0.5]]))
     np.testing.assert_allclose(other["test_loss"], plain["test_loss"], atol=1e-10)
 
 
 def test_divergence_ends_the_curve():
-    found = ld.solve(problem(ld.Dataset(examples=1), rate=60.0, epochs=20))
+    found = ld.solve(problem(supply="dataset", examples=1, rate=60.0, epochs=20))
     assert found.diverged_at is not None
     assert len(found["Q"]) == found.diverged_at < 20
 
 
 def test_memory_is_refused_before_it_is_used():
     with pytest.raises(ld.NotEnoughMemory, match="correlated training steps"):
-        ld.solve(problem(ld.Dataset(examples=100), epochs=100_000))
+        ld.solve(problem(supply="dataset", examples=100, epochs=100_000))
 
 
 @pytest.mark.slow
 def test_extrapolation_works_for_correlated_steps():
-    asked = problem(ld.Dataset(examples=1), steps=3, epochs=3)
+    asked = problem(supply="dataset", examples=1, steps=3, epochs=3)
     found = ld.solve(asked, ld.DynamicalMeanField(extrapolation=2))
-    fine = ld.solve(problem(ld.Dataset(examples=1), steps=48, epochs=3))
+    fine = ld.solve(problem(supply="dataset", examples=1, steps=48, epochs=3))
     coarse = ld.solve(asked)
     error = abs(float(found["m"][-1] - fine["m"][-1]))
     assert error < abs(float(coarse["m"][-1] - fine["m"][-1])) / 10

@@ -1,5 +1,7 @@
 """Neurons, windows, observations, delays and stacked systems: the map against the process, and exact limits."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,21 +13,14 @@ from learndyn.neural_ode.epoch import Overlaps, epoch, flow_of, overlaps_of, tea
 from learndyn.neural_ode.map import loss_of
 from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
+from tests import problems
+from tests.problems import PAPER
 
-PAPER = [[0, 0], [0, 0.8], [0.4, 0]]
 CONTEXT = [[[0, 0], [0, 0.8]], [[0, 0.2], [0.4, 0.1]]]
 """G = 0.8 q m + s (0.2 m + 0.4 q + 0.1 q m)."""
 ROUNDING = 1e-13
 """A few hundred operations on numbers of order one."""
-
-
-def problem(data=None, rate=0.5, epochs=4, field=PAPER, decay=0.0, amplitude_rate=None, **network):
-    settings = {"control_ratio": 0.75, "time": 1.0, "steps": 6} | network
-    training = ld.GradientDescent(
-        rate, steps=epochs, weight_decay=decay, readout_learning_rate=amplitude_rate
-    )
-    return ld.Problem(ld.NeuralODE(field, **settings), data or ld.Stream(), training)
-
+problem = partial(problems.neural_ode, steps=6, epochs=4)
 
 HALF = ld.Observations([0.5, 1.0])
 CASES = {
@@ -34,7 +29,7 @@ CASES = {
         teacher_amplitudes=[1.0],
         train_amplitudes=True,
         amplitude_rate=ld.PowerDecay(0.3, 0.5),
-        decay=0.05,
+        weight_decay=0.05,
     ),
     "one field": problem(
         amplitudes=[1.0, -0.5, 0.3],
@@ -44,7 +39,7 @@ CASES = {
         teacher_overlaps=[[1.0, 0.2], [0.2, 0.9]],
         adjoint="truncated",
     ),
-    "windows": problem(ld.Stream(batch=2), windows=2, teacher_windows=3, initial_overlap=0.2),
+    "windows": problem(batch=2, windows=2, teacher_windows=3, initial_overlap=0.2),
     "windows of neurons": problem(
         windows=2,
         amplitudes=[1.0, 2.0],
@@ -54,15 +49,14 @@ CASES = {
         confinement=ld.Formula("z + z**2/4"),
     ),
     "sets in turn": problem(
-        ld.Stream(batch=2, observations=ld.Observations([[0.5], [0.5, 1.0], [1.0]], weight=0.7)),
+        batch=2,
+        observations=ld.Observations([[0.5], [0.5, 1.0], [1.0]], weight=0.7),
         teacher_time=2.0,
     ),
-    "masks": problem(ld.Stream(observations=ld.Observations([1 / 3, 1.0], visible=0.4))),
+    "masks": problem(observations=ld.Observations([1 / 3, 1.0], visible=0.4)),
     "one mask": problem(
-        ld.Stream(
-            batch=3,
-            observations=ld.Observations([0.5, 1.0], visible=0.4, mask="trajectory"),
-        ),
+        batch=3,
+        observations=ld.Observations([0.5, 1.0], visible=0.4, mask="trajectory"),
         noise=0.1,
         teacher_noise=0.05,
         adjoint_noise=0.1,
@@ -70,7 +64,8 @@ CASES = {
     "delay": problem(field="0.8*q*m*exp(s/3) + 0.2*s*m", delay=1 / 3),
     "stack": problem(driven=CONTEXT),
     "stack of all": problem(
-        ld.Stream(batch=2, observations=ld.Observations([0.5, 1.0], 0.6, mask="trajectory")),
+        batch=2,
+        observations=ld.Observations([0.5, 1.0], 0.6, mask="trajectory"),
         driven=CONTEXT,
         driver_loss=0.3,
         amplitudes=[1.0, 0.5],
@@ -129,7 +124,7 @@ def test_one_euler_step_of_neurons_by_hand():
     a, star = np.array([1.0, -0.5, 0.4]), np.array([1.2, 0.6])
     Q, m = np.array([0.9, 0.6, 0.5]), np.array([0.3, -0.2])
     asked = problem(
-        ld.Stream(batch=B), eta, 1, amplitude_rate=eta_a, time=h, steps=1, amplitudes=a,
+        batch=B, rate=eta, epochs=1, amplitude_rate=eta_a, time=h, steps=1, amplitudes=a,
         teacher_amplitudes=star, train_amplitudes=True, initial_norm=np.diag(Q),
         initial_overlap=[[m[0], 0.0], [0.0, m[1]], [0.0, 0.0]],
     )  # fmt: skip
@@ -154,10 +149,12 @@ def test_one_euler_step_of_neurons_by_hand():
 
 def test_a_neuron_cut_in_two_halves_with_twice_the_rate_is_one_neuron():
     data = ld.Stream(batch=2)
-    one = ld.solve(problem(data, initial_overlap=0.3, initial_norm=0.8))
+    one = ld.solve(problem(data=data, initial_overlap=0.3, initial_norm=0.8))
     two = ld.solve(
-        problem(data, rate=1.0, amplitudes=[1.0, 1.0], own_fields=False,
-                initial_norm=np.full((2, 2), 0.8), initial_overlap=[[0.3], [0.3]])
+        problem(
+            data=data, rate=1.0, amplitudes=[1.0, 1.0], own_fields=False,
+            initial_norm=np.full((2, 2), 0.8), initial_overlap=[[0.3], [0.3]],
+        )
     )  # fmt: skip
     for name in ("Q", "m"):
         expected = np.broadcast_to(one[name].values[:, None, None], two[name].shape)
@@ -187,7 +184,7 @@ def test_flow_conserves_the_difference_of_norms():
     drift = []
     for k in (1, 2, 4):
         asked = problem(
-            ld.Stream(batch=10**6), 2.0 / k, 8 * k, field=[[0, 0], [0, 0.8]],
+            batch=10**6, rate=2.0 / k, epochs=8 * k, field=[[0, 0], [0, 0.8]],
             amplitude_rate=1.0 / k, amplitudes=[1.0, 0.5], teacher_amplitudes=[1.0, 1.0],
             train_amplitudes=True, initial_overlap=0.5, initial_norm=0.8,
         )  # fmt: skip
@@ -218,7 +215,7 @@ def test_flow_conserves_the_difference_of_norms():
 )
 def test_the_teacher_is_a_fixed_point(network):
     data = ld.Stream(observations=ld.Observations([0.5, 1.0], visible=0.5))
-    found = ld.solve(problem(data, **network))
+    found = ld.solve(problem(data=data, **network))
     np.testing.assert_allclose(found["test_loss"], 0.0, atol=ROUNDING)
     for name in ("Q", "m"):
         moved = found[name] - found[name].isel(step=0)
@@ -226,7 +223,7 @@ def test_the_teacher_is_a_fixed_point(network):
 
 
 def test_an_observation_of_the_end_is_the_loss():
-    ends = ld.solve(problem(ld.Stream(observations=ld.Observations([1.0]))))
+    ends = ld.solve(problem(observations=ld.Observations([1.0])))
     plain = ld.solve(problem())
     for name in plain.data:
         np.testing.assert_allclose(ends[name], plain[name], atol=ROUNDING)
@@ -238,7 +235,7 @@ def test_masks_of_one_euler_step_by_hand():
     rho, made = 0.4, []
     for visible in (1.0, rho):
         data = ld.Stream(observations=ld.Observations([0.7], visible=visible))
-        asked = problem(data, time=0.7, steps=1)
+        asked = problem(data=data, time=0.7, steps=1)
         with float64():
             flow = flow_of(asked.network, data)
             made.append(epoch(flow, teacher_of(flow), overlaps_of(start_of(asked.network))))
@@ -254,7 +251,7 @@ def test_masks_at_two_short_times_by_hand():
     N = []
     for visible, mask in ((1.0, "observation"), (rho, "observation"), (rho, "trajectory")):
         data = ld.Stream(observations=ld.Observations([h, 2 * h], visible, mask))
-        asked = problem(data, time=2 * h, steps=2)
+        asked = problem(data=data, time=2 * h, steps=2)
         with float64():
             flow = flow_of(asked.network, data)
             made = epoch(flow, teacher_of(flow), overlaps_of(start_of(asked.network)))
@@ -293,8 +290,8 @@ def test_a_driven_system_that_ignores_its_driver_is_alone():
 @pytest.mark.parametrize(
     "asked",
     [
-        problem(ld.Stream(chained=True), windows=2, amplitudes=[1.0, 0.5], train_amplitudes=True),
-        problem(ld.Dataset(examples=2, observations=HALF), driven=CONTEXT),
+        problem(chained=True, windows=2, amplitudes=[1.0, 0.5], train_amplitudes=True),
+        problem(supply="dataset", examples=2, observations=HALF, driven=CONTEXT),
     ],
 )
 def test_a_fresh_trajectory_in_the_process_has_the_loss_of_the_map(asked):
@@ -321,8 +318,10 @@ def test_a_fresh_trajectory_in_the_process_has_the_loss_of_the_map(asked):
 def test_superfluous_neurons_switch_themselves_off():
     """Own fields, one neuron in the teacher and three in the student: the other amplitudes fall exponentially."""
     found = ld.solve(
-        problem(rate=1.0, epochs=200, amplitudes=[1.0, 1.0, -1.0], train_amplitudes=True,
-                amplitude_rate=1.0),
+        problem(
+            rate=1.0, epochs=200, amplitudes=[1.0, 1.0, -1.0], train_amplitudes=True,
+            amplitude_rate=1.0,
+        ),
         save_at=[0, 50, 100, 150, 200],
     )  # fmt: skip
     a = np.abs(found["a"].values)
@@ -350,8 +349,8 @@ def test_the_map_is_differentiable():
 @pytest.mark.parametrize("data", [ld.Stream(chained=True), ld.Dataset(examples=2, batch=1)])
 def test_either_state_of_a_field_remembers(data):
     """Δ = 0 and G(s, m) in the place of G(q, m): all memory is then that of the second state."""
-    first = ld.solve(problem(data, field="0.2*m + 0.8*q*m + 0.4*q**2"))
-    second = ld.solve(problem(data, field="0.2*m + 0.8*s*m + 0.4*s**2", delay=0.0))
+    first = ld.solve(problem(data=data, field="0.2*m + 0.8*q*m + 0.4*q**2"))
+    second = ld.solve(problem(data=data, field="0.2*m + 0.8*s*m + 0.4*s**2", delay=0.0))
     for name in first.data:
         np.testing.assert_allclose(second[name], first[name], atol=10 * ROUNDING)
 
@@ -362,8 +361,10 @@ def test_either_state_of_a_field_remembers(data):
 def test_amplitude_and_control_have_one_gradient_where_the_field_is_linear_in_the_control(data):
     """⟨π, r(y, θ)⟩ = θ·∇_θ⟨π, r(y, θ)⟩: a_k(a_k − a_{k+1})/η_a = σ(Q_k − C_θ(k+1, k))/η, neuron by neuron."""
     found = ld.solve(
-        problem(data, field=[[0, 0.2], [0, 0.8], [0, 0.3]], amplitude_rate=0.3,
-                amplitudes=[1.0, 0.7], teacher_amplitudes=[1.0, 0.5], train_amplitudes=True)
+        problem(
+            data=data, field=[[0, 0.2], [0, 0.8], [0, 0.3]], amplitude_rate=0.3,
+            amplitudes=[1.0, 0.7], teacher_amplitudes=[1.0, 0.5], train_amplitudes=True,
+        )
     )  # fmt: skip
     a, C = found["a"].values, found["C_theta"].values
     k = np.arange(len(a) - 1)

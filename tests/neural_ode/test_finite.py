@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,13 +30,10 @@ from learndyn.problem import Problem
 from learndyn.simulate import simulate
 from learndyn.solve import as_dataset
 from learndyn.training import GradientDescent, PerStep
+from tests import problems
+from tests.problems import ALL_TERMS, MU, NO_FIELD, PAPER
 
 EPS = np.finfo(float).eps
-ALL_TERMS = [[0.0, 0.2, 0.0], [0.0, 0.8, 0.3], [0.4, 0.5, 0.0]]
-"""A part without state, q m, q m², q² and q² m."""
-SOURCE = [[0, 0], [0, 0.8], [0.4, 0]]
-NO_FIELD = [[0, 0], [0, 1e-40]]
-MU = Polynomial([0.3, 0.5, 0.2])
 NOISY = {"noise": 0.05, "teacher_noise": 0.03, "adjoint_noise": 0.02}
 DATA = {
     "fresh": Stream(batch=2),
@@ -44,15 +42,16 @@ DATA = {
     "in turn": Dataset(examples=4, batch=2),
 }
 D, D_THETA = 6, 5
-
-
-def problem(
-    field=ALL_TERMS, data=None, time=0.6, points=4, rate=0.5, steps=3, decay=0.0, **options
-):
-    options = {"confinement": MU} | options
-    network = NeuralODE(field, D_THETA / D, time, points, **options)
-    training = GradientDescent(rate, steps=steps, weight_decay=decay)
-    return Problem(network, data or Stream(batch=2), training)
+problem = partial(
+    problems.neural_ode,
+    field=ALL_TERMS,
+    confinement=MU,
+    control_ratio=D_THETA / D,
+    time=0.6,
+    steps=4,
+    data=Stream(batch=2),
+    epochs=3,
+)
 
 
 def curves(made, size=D, seed=0, save_at=None, **options):
@@ -247,7 +246,7 @@ class Plain:
 def test_training_is_what_the_definitions_say(data, adjoint):
     eta = np.array([0.5, 0.2, 0.7, 0.4, 0.3])
     options = NOISY | {"teacher_time": 0.45, "initial_overlap": 0.3, "adjoint": adjoint}
-    made = problem(data=data, rate=PerStep(eta), steps=5, decay=0.1, **options)
+    made = problem(data=data, rate=PerStep(eta), epochs=5, weight_decay=0.1, **options)
     found = curves(made, seed=2, inference_steps=[1, 4, 5])
     plain = Plain(made, 2, 0.1, eta)
     expected = list(plain.steps())
@@ -316,7 +315,14 @@ def test_responses_are_derivatives_by_the_sources_along_the_probes():
 
 
 def test_responses_of_a_linear_flow_are_those_of_the_limit():
-    made = problem([[0, 0], [0, 0.7]], Stream(batch=40), 1.0, 4, confinement=1.0, steps=1)
+    made = problem(
+        field=[[0, 0], [0, 0.7]],
+        data=Stream(batch=40),
+        time=1.0,
+        steps=4,
+        confinement=1.0,
+        epochs=1,
+    )
     found = values(curves(made, 60, inference_steps=[0], responses=True))
     h, N, g = 0.25, 4, 0.7
 
@@ -359,7 +365,7 @@ def test_a_seed_gives_the_same_curve_and_another_one_does_not():
 @pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_what_is_recorded_does_not_change_the_curve(data):
-    made = problem(data=data, steps=6, **NOISY)
+    made = problem(data=data, epochs=6, **NOISY)
     every = as_dataset(curves(made, inference_steps=[2, 5], responses=True))
     some = as_dataset(curves(made, save_at=[1, 4], inference_steps=[5]))
     for name in some:
@@ -374,7 +380,7 @@ def test_what_is_recorded_does_not_change_the_curve(data):
 @pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_controls_are_the_same_bit_for_bit_whatever_is_recorded(data):
-    made, trained = problem(data=data, steps=6, **NOISY), []
+    made, trained = problem(data=data, epochs=6, **NOISY), []
     for method, steps in (
         (AdjointDescent(inference_steps=[2, 5], responses=True), np.arange(7)),
         (AdjointDescent(), np.array([1, 6])),
@@ -412,7 +418,15 @@ def test_examples_are_used_in_turn():
 
 def test_temperatures_are_those_of_diffusion():
     B, d, h, N = 200, 30, 0.25, 4
-    made = problem(NO_FIELD, Stream(batch=B), N * h, N, steps=1, confinement=0.0, noise=0.5)
+    made = problem(
+        field=NO_FIELD,
+        data=Stream(batch=B),
+        time=N * h,
+        steps=N,
+        epochs=1,
+        confinement=0.0,
+        noise=0.5,
+    )
     network = dataclasses.replace(
         made.network, teacher_noise=0.2, adjoint_noise=0.3, teacher_time=0.5, control_ratio=0.1
     )
@@ -433,13 +447,15 @@ def test_temperatures_are_those_of_diffusion():
 
 
 def test_weight_decay_shrinks_a_control_without_force():
-    found = values(curves(problem(NO_FIELD, steps=5, rate=0.5, decay=0.2)))
+    found = values(curves(problem(field=NO_FIELD, epochs=5, rate=0.5, weight_decay=0.2)))
     # The force of a field of amplitude 10⁻²⁰ is far below rounding.
     np.testing.assert_allclose(found["Q"], 0.9 ** (2 * np.arange(6)), rtol=100 * EPS)
 
 
 def test_a_training_that_diverges_ends_there():
-    made = problem(SOURCE, Stream(), 1.0, 10, rate=40.0, steps=30, confinement="linear")
+    made = problem(
+        field=PAPER, data=Stream(), time=1.0, steps=10, rate=40.0, epochs=30, confinement="linear"
+    )
     found = curves(made, 10, save_at=[0, 2, 12, 30], inference_steps=[0, 30])
     got = values(found)
     reached = len(got["Q"])
@@ -458,7 +474,7 @@ def test_a_training_that_diverges_ends_there():
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_a_state_that_is_finite_but_huge_ends_the_training(data):
     # |x|² grows by (1 + 150)² in each of four steps: to 3·10¹⁷.
-    found = curves(problem(NO_FIELD, data, confinement=-1000.0), inference_steps=[0])
+    found = curves(problem(field=NO_FIELD, data=data, confinement=-1000.0), inference_steps=[0])
     assert found.diverged_at == 0
     assert found.observables["C_theta"].values.shape == (0, 0)
     assert np.all(np.isnan(found.observables["C_yy"].values))
@@ -468,7 +484,7 @@ def test_a_state_that_is_finite_but_huge_ends_the_training(data):
 @pytest.mark.parametrize("data", [Stream(batch=3), Dataset(examples=40)], ids=["stream", "dataset"])
 @pytest.mark.parametrize("responses", [False, True])
 def test_the_memory_foreseen_is_enough_and_not_much_too_much(data, responses):
-    made = problem(ALL_TERMS, data, steps=20)
+    made = problem(field=ALL_TERMS, data=data, epochs=20)
     method = AdjointDescent([3], responses)
     with float64():
         run = finite(made, 30, method, None)
@@ -498,7 +514,7 @@ def test_what_cannot_be_simulated_is_refused():
     with pytest.raises(
         ProblemError, match=r"network\.field = .*: finite systems are drawn from coef"
     ):
-        curves(problem("exp(q*m) - 1"))
+        curves(problem(field="exp(q*m) - 1"))
     with pytest.raises(ProblemError, match=r"size = 1: must be larger: there would be 1 controls"):
         curves(problem(), 1)
     with pytest.raises(ProblemError, match=r"inference_steps = \[2, 4\]: must lie between 0 and 3"):
@@ -515,7 +531,7 @@ def test_what_cannot_be_simulated_is_refused():
 def test_the_overlap_approaches_that_of_the_limit():
     means, errors = [], []
     for d, seeds in ((16, 80), (32, 50)):
-        network = NeuralODE(SOURCE, 0.75, 1.0, 10, adjoint="truncated")
+        network = NeuralODE(PAPER, 0.75, 1.0, 10, adjoint="truncated")
         made = Problem(network, Stream(), GradientDescent(0.5, steps=10))
         found = [values(curves(made, d, seed, save_at=[10]))["m"][0] for seed in range(seeds)]
         means.append(np.mean(found))

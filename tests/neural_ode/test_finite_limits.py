@@ -1,27 +1,23 @@
 """Finite neural ODEs of the larger family: where they must equal simpler ones, and what is drawn and refused."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
 
-from learndyn.activations import Polynomial
 from learndyn.data import Dataset, Observations, Stream
 from learndyn.errors import ProblemError
 from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory
 from learndyn.neural_ode.flows import draw_controls, gradients
-from learndyn.neural_ode.network import NeuralODE
 from learndyn.neural_ode.probes import Observer
 from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import Start
 from learndyn.numerics.precision import float64
-from learndyn.problem import Problem
-from learndyn.training import GradientDescent
+from tests import problems
+from tests.problems import ALL_TERMS, MU, NO_FIELD, TWO_STATES
 
 EPS = np.finfo(float).eps
-FIELD = [[0.0, 0.2, 0.0], [0.0, 0.8, 0.3], [0.4, 0.5, 0.0]]
-TWO_STATES = [[[0.0, 0.2], [0.0, 0.8], [0.4, 0.0]], [[0.0, 0.5], [0.6, 0.3], [0.0, 0.0]]]
-NO_FIELD = [[0, 0], [0, 1e-40]]
 NOISY = {"noise": 0.05, "teacher_noise": 0.03, "adjoint_noise": 0.02}
 DATA = {
     "fresh": Stream(batch=2),
@@ -31,13 +27,16 @@ DATA = {
 D, D_THETA, H, N = 6, 9, 0.15, 4
 ROUNDING = {"rtol": 0, "atol": 1e4 * EPS}
 """Some thousand operations with numbers of order one."""
-
-
-def problem(data=None, steps=3, rate=0.5, readout_rate=None, **options):
-    options = {"field": FIELD, "confinement": Polynomial([0.3, 0.5, 0.2])} | options
-    network = NeuralODE(options.pop("field"), D_THETA / D, N * H, N, **options)
-    training = GradientDescent(rate, steps=steps, readout_learning_rate=readout_rate)
-    return Problem(network, data or Stream(batch=2), training)
+problem = partial(
+    problems.neural_ode,
+    field=ALL_TERMS,
+    confinement=MU,
+    control_ratio=D_THETA / D,
+    time=N * H,
+    steps=N,
+    data=Stream(batch=2),
+    epochs=3,
+)
 
 
 def curves(made, size=D, seed=0, **options):
@@ -62,10 +61,10 @@ RECORD = {"inference_steps": [0, 2], "responses": True}
 @pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_windows_with_equal_controls_are_one_window(data):
-    one = curves(problem(data, steps=1, initial_overlap=0.3, **NOISY), inference_steps=[0])
+    one = curves(problem(data=data, epochs=1, initial_overlap=0.3, **NOISY), inference_steps=[0])
     options = {"windows": 2, "teacher_windows": 1, "initial_norm": np.ones((2, 2))}
     options |= {"initial_overlap": np.full((2, 1), 0.3)}
-    two = curves(problem(data, steps=1, **options, **NOISY), inference_steps=[0])
+    two = curves(problem(data=data, epochs=1, **options, **NOISY), inference_steps=[0])
     # Before the first step everything is the same; then each window takes its part of the gradient.
     same(two, one, [name for name in one if name.startswith("C_") and name != "C_theta"])
     for name in ("test_loss", "train_loss"):
@@ -80,10 +79,19 @@ def test_windows_with_equal_controls_are_one_window(data):
 def test_a_neuron_cut_in_two_is_one_neuron_with_half_the_rates(data):
     options = {"own_fields": False, "train_amplitudes": True, "teacher_amplitudes": [1.0]} | NOISY
     one = curves(
-        problem(data, rate=0.5, readout_rate=0.3, amplitudes=[0.8], initial_overlap=0.3, **options)
+        problem(
+            data=data,
+            rate=0.5,
+            amplitude_rate=0.3,
+            amplitudes=[0.8],
+            initial_overlap=0.3,
+            **options,
+        )
     )
     halves = {"initial_norm": np.ones((2, 2)), "initial_overlap": np.full((2, 1), 0.3)}
-    made = problem(data, rate=1.0, readout_rate=0.6, amplitudes=[0.8, 0.8], **halves, **options)
+    made = problem(
+        data=data, rate=1.0, amplitude_rate=0.6, amplitudes=[0.8, 0.8], **halves, **options
+    )
     two = curves(made)
     for name in one:
         axes = (np.s_[:, :1],) if name in ("a", "m") else (np.s_[:, :1, :1], np.s_[:, 1:, 1:])
@@ -96,7 +104,7 @@ def test_a_neuron_cut_in_two_is_one_neuron_with_half_the_rates(data):
 
 def test_neurons_of_amplitude_zero_do_not_act_but_learn_their_amplitude():
     options = {"amplitudes": [2.0, 0.0], "teacher_amplitudes": [1.0], "train_amplitudes": True}
-    found, one = curves(problem(steps=1, **options)), curves(problem(steps=1))
+    found, one = curves(problem(epochs=1, **options)), curves(problem(epochs=1))
     # a/h_s = 1 for the first neuron, whose field and control are drawn first.
     assert found["test_loss"][0] == one["test_loss"][0]
     np.testing.assert_allclose(found["m"][1, 0, 0], one["m"][1], **ROUNDING)
@@ -108,9 +116,9 @@ def test_neurons_of_amplitude_zero_do_not_act_but_learn_their_amplitude():
 @pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_a_delay_that_the_field_ignores_changes_nothing(data):
-    plain = curves(problem(data, **NOISY), **RECORD)
+    plain = curves(problem(data=data, **NOISY), **RECORD)
     for delay in (0.0, 0.3):
-        same(curves(problem(data, field=[FIELD], delay=delay, **NOISY), **RECORD), plain)
+        same(curves(problem(data=data, field=[ALL_TERMS], delay=delay, **NOISY), **RECORD), plain)
 
 
 def test_a_field_of_the_state_or_of_the_same_state_delayed_by_nothing_is_the_same():
@@ -131,7 +139,7 @@ def separate(field):
 
 
 def test_a_stack_without_drive_is_two_systems():
-    made = problem(driven=[FIELD], driver_loss=1.0, windows=2, **NOISY)
+    made = problem(driven=[ALL_TERMS], driver_loss=1.0, windows=2, **NOISY)
     run, simple = started(made), problem(windows=2)
     pair = [run.fields[0], separate(run.fields[1])]
     rng = np.random.default_rng(0)
@@ -165,7 +173,7 @@ def separate_drift(frozen):
 def test_seeing_the_end_in_full_is_seeing_without_observations(data):
     kind, given = type(data), {"batch": 2}
     given |= {"examples": 4} if isinstance(data, Dataset) else {"chained": data.chained}
-    plain = curves(problem(data, **NOISY), **RECORD)
+    plain = curves(problem(data=data, **NOISY), **RECORD)
     # With 10⁻⁹ not one of the few hundred components is hidden, but masks are drawn.
     for visible, mask in (
         (1.0, "observation"),
@@ -173,7 +181,7 @@ def test_seeing_the_end_in_full_is_seeing_without_observations(data):
         (1 - 1e-9, "trajectory"),
     ):
         seen = Observations([N * H], visible=visible, mask=mask)
-        found = curves(problem(kind(**given, observations=seen), **NOISY), **RECORD)
+        found = curves(problem(data=kind(**given, observations=seen), **NOISY), **RECORD)
         same(found, plain)
         if data is DATA["fresh"]:
             np.testing.assert_allclose(found["train_loss"], found["test_loss"], rtol=10 * EPS)
@@ -181,7 +189,7 @@ def test_seeing_the_end_in_full_is_seeing_without_observations(data):
 
 def test_a_weight_is_a_factor_of_the_losses_and_of_the_rate():
     data = [Stream(batch=2, observations=Observations([0.3, 0.6], weight=w)) for w in (1.0, 2.5)]
-    one, other = curves(problem(data[0], rate=0.5)), curves(problem(data[1], rate=0.2))
+    one, other = curves(problem(data=data[0], rate=0.5)), curves(problem(data=data[1], rate=0.2))
     for name, factor in (("Q", 1), ("m", 1), ("train_loss", 2.5), ("test_loss", 2.5)):
         np.testing.assert_allclose(other[name], factor * one[name], **ROUNDING)
 
@@ -189,7 +197,7 @@ def test_a_weight_is_a_factor_of_the_losses_and_of_the_rate():
 @pytest.mark.parametrize("mask", ["observation", "trajectory"])
 def test_components_are_seen_as_often_as_asked_and_masks_last_as_long_as_asked(mask):
     seen = Observations([[0.3, 0.6], [0.15, 0.45, 0.6]], visible=0.3, mask=mask)
-    observer = Observer(problem(Stream(batch=2, observations=seen)))
+    observer = Observer(problem(data=Stream(batch=2, observations=seen)))
     rng = np.random.default_rng(0)
     B, d = 40, 50
     first, second, third = (observer.at(step, (2, B, d), rng) for step in range(3))
@@ -208,7 +216,7 @@ def test_components_are_seen_as_often_as_asked_and_masks_last_as_long_as_asked(m
 
 def test_the_teacher_is_seen_at_the_same_fraction_of_its_time():
     seen = Observations([0.3, 0.6])
-    made = problem(Stream(observations=seen), teacher_time=0.3)
+    made = problem(data=Stream(observations=seen), teacher_time=0.3)
     observer = Observer(made)
     assert observer.everything.student.tolist() == [2, 4]
     assert observer.everything.teacher.tolist() == [1, 2]
@@ -218,7 +226,7 @@ def test_the_teacher_is_seen_at_the_same_fraction_of_its_time():
 def test_responses_of_the_adjoint_see_every_observation(visible):
     c, w = 0.7, 1.5
     seen = Observations([0.3, 0.6], weight=w, visible=visible)
-    made = problem(Stream(batch=2, observations=seen), field=NO_FIELD, confinement=c)
+    made = problem(data=Stream(batch=2, observations=seen), field=NO_FIELD, confinement=c)
     found = curves(made, inference_steps=[0], responses=True)
     masks = started(made).rngs["masks"].random((2, 2, D)) < visible
     keep = 1 - H * c
@@ -236,7 +244,7 @@ def test_responses_of_the_adjoint_see_every_observation(visible):
 def test_what_is_recorded_does_not_change_the_curve():
     seen = Observations([[0.3, 0.6], [0.45]], visible=0.5)
     for data in (Stream(batch=2, observations=seen), Dataset(examples=2, observations=seen)):
-        made = problem(data, windows=2, teacher_windows=1, **NOISY)
+        made = problem(data=data, windows=2, teacher_windows=1, **NOISY)
         same(curves(made, **RECORD), curves(made))
 
 
@@ -267,7 +275,7 @@ def test_controls_that_should_be_equal_are_equal():
 def test_nothing_is_left_to_learn_with_the_controls_of_the_teacher(data):
     options = {"amplitudes": [1.2, -0.7], "teacher_amplitudes": [1.2, -0.7], "windows": 2}
     options |= {"initial_overlap": 1.0, "train_amplitudes": True}
-    found = curves(problem(data, **options))
+    found = curves(problem(data=data, **options))
     np.testing.assert_allclose(found["Q"], np.broadcast_to(np.eye(4), (4, 4, 4)), **ROUNDING)
     np.testing.assert_allclose(found["m"], found["Q"], **ROUNDING)
     np.testing.assert_allclose(found["a"], np.tile([1.2, -0.7], (4, 2)), **ROUNDING)
@@ -301,7 +309,9 @@ def test_axes_of_what_is_recorded():
     ids=["windows", "neurons", "delay", "stack"],
 )
 def test_the_memory_foreseen_is_enough_and_not_much_too_much(options):
-    made = problem(Stream(batch=3, observations=Observations([0.3, 0.6], visible=0.5)), **options)
+    made = problem(
+        data=Stream(batch=3, observations=Observations([0.3, 0.6], visible=0.5)), **options
+    )
     method, d, d_theta = AdjointDescent(), 24, 36
     with float64():
         run = finite(made, d, method, None)

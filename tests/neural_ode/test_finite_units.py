@@ -2,24 +2,20 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
-from learndyn.activations import Polynomial
 from learndyn.data import Dataset, Observations, Stream
 from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite
 from learndyn.neural_ode.flows import sphere
-from learndyn.neural_ode.network import NeuralODE
 from learndyn.numerics.precision import float64
-from learndyn.problem import Problem
-from learndyn.training import GradientDescent, PerStep
+from learndyn.training import PerStep
+from tests import problems
+from tests.problems import ALL_TERMS, MU, TWO_STATES
 
 EPS = np.finfo(float).eps
-ONE_STATE = [[0.0, 0.2, 0.0], [0.0, 0.8, 0.3], [0.4, 0.5, 0.0]]
-"""A part without state, q m, q m², q² and q² m."""
-TWO_STATES = [[[0.0, 0.2], [0.0, 0.8], [0.4, 0.0]], [[0.0, 0.5], [0.6, 0.3], [0.0, 0.0]]]
-"""m, q m, q²; and, with the second state, s m, s q and s q m."""
 NOISY = {"noise": 0.05, "teacher_noise": 0.03, "adjoint_noise": 0.02}
 D, H, N = 5, 0.15, 4
 SEEN = Observations([[0.3, 0.6], [0.15, 0.45, 0.6], [0.3]], visible=0.6, weight=1.3)
@@ -49,12 +45,9 @@ FAMILY = {
         Dataset(examples=2, observations=ONE_MASK),
     ),
 }
-
-
-def problem(data, ratio, training, **options):
-    options = {"field": ONE_STATE, "confinement": Polynomial([0.3, 0.5, 0.2])} | options
-    network = NeuralODE(options.pop("field"), ratio, N * H, N, **options)
-    return Problem(network, data, GradientDescent(steps=3, **training))
+problem = partial(
+    problems.neural_ode, field=ALL_TERMS, confinement=MU, time=N * H, steps=N, epochs=3
+)
 
 
 def curves(made, seed):
@@ -221,11 +214,11 @@ def test_training_is_what_the_definitions_say(name, adjoint):
     options, data = FAMILY[name]
     units = 15 if "driven" in options and "amplitudes" in options else 6
     eta, eta_a = np.array([0.5, 0.2, 0.4]), np.array([0.3, 0.6, 0.1])
-    training = {"learning_rate": PerStep(eta), "weight_decay": 0.1}
+    training = {"rate": PerStep(eta), "weight_decay": 0.1}
     if options.get("train_amplitudes"):
-        training["readout_learning_rate"] = PerStep(eta_a)
+        training["amplitude_rate"] = PerStep(eta_a)
     options = NOISY | {"initial_overlap": 0.3, "adjoint": adjoint} | options
-    made = problem(data, units / D, training=training, **options)
+    made = problem(data=data, control_ratio=units / D, **training, **options)
     got = curves(made, seed=2)
     plain = Plain(made, 2)
     expected = list(plain.steps(eta, eta_a, 0.1))

@@ -1,5 +1,7 @@
 """The map of fresh trajectories: its limits, to rounding or to the order of the step."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -9,16 +11,12 @@ import learndyn as ld
 from learndyn.neural_ode.epoch import Overlaps, epoch, flow_of, teacher_of
 from learndyn.neural_ode.map import inference
 from learndyn.numerics.precision import float64
+from tests import problems
+from tests.problems import PAPER
 
-PAPER = ld.PolynomialField([[0, 0], [0, 0.8], [0.4, 0]])
 ROUNDING = 1e-13
 """A few hundred operations on numbers of order one."""
-
-
-def problem(rate=0.5, epochs=10, data=None, decay=0.0, field=PAPER, **network):
-    settings = {"control_ratio": 0.75, "time": 1.0, "steps": 10} | network
-    training = ld.GradientDescent(rate, steps=epochs, weight_decay=decay)
-    return ld.Problem(ld.NeuralODE(field, **settings), data or ld.Stream(), training)
+problem = partial(problems.neural_ode, steps=10, epochs=10)
 
 
 @pytest.mark.parametrize("adjoint", ["true", "truncated"])
@@ -65,7 +63,7 @@ def test_a_linear_flow_in_continuous_time_is_a_bessel_function():
     """Extrapolation from 10, 20, 40 and 80 steps leaves an error of order h⁴: (0.15)⁴/2^6 times a number."""
     g, Q = 0.7, 0.6
     network = {"control_ratio": 0.75, "time": 1.5, "steps": 10, "confinement": 1.0}
-    asked = problem(0.0, 1, field=[[0, 0], [0, g]], initial_norm=Q, **network)
+    asked = problem(rate=0.0, epochs=1, field=[[0, 0], [0, g]], initial_norm=Q, **network)
     found = ld.solve(asked, ld.DynamicalMeanField(extrapolation=3, inference_steps=(0,)))
     t = found["inference_time"].values
     root = 2 * np.sqrt(g * Q * np.outer(t, t))
@@ -81,7 +79,7 @@ def test_short_times_are_linear_regression():
 
     def deviation(T):
         rate = kappa * sigma / T**2
-        asked = problem(rate, 4, ld.Stream(batch=B), time=T, initial_norm=0.9, initial_overlap=0.2)
+        asked = problem(rate=rate, epochs=4, batch=B, time=T, initial_norm=0.9, initial_overlap=0.2)
         found = ld.solve(asked)
         m, Q = found["m"].values, found["Q"].values
         e = 1 - 2 * m + Q
@@ -122,8 +120,8 @@ def test_one_euler_step_by_hand():
     """N = 1: y_1 = (1 − hμ)z + h r(z, θ), p_1 = y_1 − x_1, and the control moves once."""
     g, h, eta, lam, sigma, Q, m, B = 0.8, 0.7, 0.3, 0.1, 0.75, 0.6, 0.2, 2
     asked = problem(
-        eta, 1, ld.Stream(batch=B), lam, time=h, steps=1, initial_norm=Q, initial_overlap=m,
-        noise=0.1, teacher_noise=0.2, adjoint_noise=0.3,
+        rate=eta, epochs=1, batch=B, weight_decay=lam, time=h, steps=1, initial_norm=Q,
+        initial_overlap=m, noise=0.1, teacher_noise=0.2, adjoint_noise=0.3,
     )  # fmt: skip
     found = ld.solve(asked)
     # The part of the field without control, 0.4 q², is the same in both flows and drops out of p.
@@ -167,7 +165,7 @@ def test_derivatives_of_the_curve():
 
     def last(given):
         network = {name: value for name, value in given.items() if name != "learning_rate"}
-        traced = ld.trace(problem(given["learning_rate"], 4, steps=3, **network))
+        traced = ld.trace(problem(rate=given["learning_rate"], epochs=4, steps=3, **network))
         return traced["test_loss"][-1] + traced["C_theta"][3, 1]
 
     with jax.enable_x64(True):
@@ -178,7 +176,13 @@ def test_derivatives_of_the_curve():
             difference = (near[0] - near[1]) / (2 * step)
             np.testing.assert_allclose(slopes[name], difference, rtol=1e-7, atol=1e-9)
     found = ld.solve(
-        problem(0.5, 4, steps=3, **{k: v for k, v in start.items() if k[0] in "ci"}, noise=0.1)
+        problem(
+            rate=0.5,
+            epochs=4,
+            steps=3,
+            **{k: v for k, v in start.items() if k[0] in "ci"},
+            noise=0.1,
+        )
     )
     expected = found["test_loss"].values[-1] + found["C_theta"].values[3, 1]
     np.testing.assert_allclose(value, expected, rtol=ROUNDING)
@@ -197,18 +201,18 @@ def test_recording_less_changes_nothing():
 def test_schedules_and_batches():
     """Two steps at once are one after the other; a batch of infinitely many removes the noise."""
     rates = [0.5, 0.1, 0.3]
-    stepped = ld.solve(problem(ld.PerStep(rates), 3))
+    stepped = ld.solve(problem(rate=ld.PerStep(rates), epochs=3))
     state = {"initial_norm": 1.0, "initial_overlap": 0.0}
     for a, rate in enumerate(rates):
-        one = ld.solve(problem(rate, 1, **state))
+        one = ld.solve(problem(rate=rate, epochs=1, **state))
         state = {"initial_norm": float(one["Q"][1]), "initial_overlap": float(one["m"][1])}
         np.testing.assert_allclose(state["initial_norm"], stepped["Q"][a + 1], rtol=ROUNDING)
-    Q = [float(ld.solve(problem(0.5, 1, ld.Stream(batch=B)))["Q"][1]) for B in (1, 2, 4)]
+    Q = [float(ld.solve(problem(rate=0.5, epochs=1, batch=B))["Q"][1]) for B in (1, 2, 4)]
     np.testing.assert_allclose((Q[0] - Q[1]) / (Q[1] - Q[2]), 2.0, rtol=1e-10)
 
 
 def test_divergence_ends_the_curve():
-    found = ld.solve(problem(60.0, 50))
+    found = ld.solve(problem(rate=60.0, epochs=50))
     assert found.diverged_at is not None
     assert len(found["Q"]) == found.diverged_at
     assert np.all(np.isfinite(found["Q"]))
@@ -227,7 +231,7 @@ def test_correlations_within_a_step_have_their_symmetries():
 
 
 def test_the_map_is_refused_where_steps_are_correlated():
-    for asked in (problem(data=ld.Stream(chained=True)), problem(field=[[0, 0.5], [0, 0.8]])):
+    for asked in (problem(chained=True), problem(field=[[0, 0.5], [0, 0.8]])):
         with pytest.raises(ld.ProblemError, match="'memory' or 'auto'"):
             ld.solve(asked, ld.DynamicalMeanField(form="map"))
 

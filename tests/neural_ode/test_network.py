@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-
-FIELD = [[0, 0], [0, 0.8], [0.4, 0]]
+from tests.problems import PAPER
 
 
 def network(**fields):
     return ld.NeuralODE(
-        **({"field": FIELD, "control_ratio": 0.75, "time": 1.0, "steps": 10} | fields)
+        **({"field": PAPER, "control_ratio": 0.75, "time": 1.0, "steps": 10} | fields)
     )
 
 
@@ -66,7 +65,7 @@ def test_only_trajectories_are_chained_or_taken_in_turn():
         ld.Dataset(examples=3, batch=2)
 
 
-@pytest.mark.parametrize("field", [FIELD, "0.8*q*m + 0.4*q**2"])
+@pytest.mark.parametrize("field", [PAPER, "0.8*q*m + 0.4*q**2"])
 @pytest.mark.parametrize(
     "data", [ld.Stream(batch=2, chained=True), ld.Dataset(examples=4, batch=2)]
 )

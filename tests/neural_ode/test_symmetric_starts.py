@@ -1,6 +1,7 @@
 """Symmetric starts of neural ODEs: fields even in the control from m = 0, and neurons that start alike."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import numpy as np
@@ -12,15 +13,12 @@ from learndyn.neural_ode.map import Rule, moved
 from learndyn.neural_ode.symmetries import parity, symmetric_start
 from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
+from tests import problems
+from tests.problems import PAPER
 
 EVEN = [[0, 0, 0], [0, 0, 1.0], [0.2, 0, 0]]
 """G = q m² + 0.2 q²."""
-
-
-def problem(field=EVEN, data=None, epochs=40, rate=0.1, steps=2, **network):
-    made = ld.NeuralODE(field, 0.25, 1.0, steps, **network)
-    return ld.Problem(made, data or ld.Stream(), ld.GradientDescent(rate, steps=epochs))
-
+problem = partial(problems.neural_ode, field=EVEN, control_ratio=0.25, steps=2, rate=0.1, epochs=40)
 
 MIXED = [[0, 0, 0], [0, 0.5, 0.5], [0.2, 0, 0]]
 CASES = {
@@ -33,10 +31,10 @@ CASES = {
         own_fields=False,
     ),
     "neurons alike": problem(
-        MIXED, amplitudes=[1.0, 1.0], own_fields=False, initial_overlap=[[0.1], [0.1]]
+        field=MIXED, amplitudes=[1.0, 1.0], own_fields=False, initial_overlap=[[0.1], [0.1]]
     ),
     "odd, without amplitude": problem(
-        [[0, 0], [0, 0.8]], amplitudes=[0.0, 1.0], train_amplitudes=True, own_fields=False
+        field=[[0, 0], [0, 0.8]], amplitudes=[0.0, 1.0], train_amplitudes=True, own_fields=False
     ),
 }
 
@@ -81,7 +79,7 @@ def test_the_map_has_every_symmetry_that_is_named(name):
     [
         (EVEN, 1),
         ([[0, 0], [0, 0.8]], -1),
-        ([[0, 0], [0, 0.8], [0.4, 0]], 0),
+        (PAPER, 0),
         ("q*m**2 + 0.2*q**2", 1),
         ("q*sinh(m)", -1),
         ("exp(q*m) - 1", 0),
@@ -163,7 +161,7 @@ def test_neurons_that_start_alike_are_noticed():
     )
     found = ld.solve(alike).evidence["symmetric_start"]
     assert found["symmetry"] == "student units 1 and 2 have the same overlaps"
-    other = ld.solve(problem([[0, 0], [0, 0.8], [0.4, 0]], steps=2))
+    other = ld.solve(problem(field=PAPER, steps=2))
     assert "symmetric_start" not in other.evidence
 
 

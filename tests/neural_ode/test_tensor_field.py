@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from learndyn.neural_ode.tensor_field import CHUNK, TensorField, monomials, weighted
+from tests.problems import PAPER
 
 EPS = np.finfo(float).eps
 MIXED = np.array([[0.1, 0.3, 0.0], [0.0, 0.8, 0.5], [0.4, 0.6, 0.0]])
@@ -139,7 +140,7 @@ def test_moments_are_sums_over_all_states_however_many(coefficients):
 
 
 def test_moments_are_those_of_the_orders_that_come_with_a_control():
-    field, _, p, states = drawn(np.array([[0, 0], [0, 0.8], [0.4, 0]]))
+    field, _, p, states = drawn(np.array(PAPER))
     assert list(field.moments(p, *states)) == [(1,)]
     assert list(field.moments(p, *states, fixed=True)) == [(1,), (2,)]
     field, _, p, states = drawn(np.array([[[0, 0], [0, 0.8]], [[0, 0.3], [0.4, 0]]]))
@@ -160,7 +161,7 @@ def test_a_weighted_sum_of_fields_is_one_field(coefficients):
 
 
 def test_a_part_without_control_is_not_copied():
-    field, theta, _, _ = drawn(np.array([[0, 0], [0, 0.8], [0.4, 0]]))
+    field, theta, _, _ = drawn(np.array(PAPER))
     assert np.shares_memory(field.at(theta).A[(2,)], field.fixed[(2,)])
 
 

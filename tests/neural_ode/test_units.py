@@ -5,14 +5,14 @@ import pytest
 
 import learndyn as ld
 from learndyn.neural_ode.units import fields_of, start_of, systems_of
+from tests.problems import PAPER
 
-FIELD = [[0, 0], [0, 0.8], [0.4, 0]]
 CONTEXT = [[[0, 0], [0, 0.8]], [[0, 0.2], [0.4, 0]]]
 
 
 def network(**fields):
     return ld.NeuralODE(
-        **({"field": FIELD, "control_ratio": 0.75, "time": 1.0, "steps": 6} | fields)
+        **({"field": PAPER, "control_ratio": 0.75, "time": 1.0, "steps": 6} | fields)
     )
 
 
@@ -64,7 +64,7 @@ def test_observed_steps_and_their_partners():
         ({"delay": 0.5}, r"delay = 0.5.*a delay with such a field"),
         ({"field": CONTEXT}, r"field = .*goes with a delay"),
         ({"field": CONTEXT, "delay": 0.4}, r"delay = 0.4.*whole number of steps.*2.4 of them"),
-        ({"driven": FIELD}, r"driven = .*must have a second state, s"),
+        ({"driven": PAPER}, r"driven = .*must have a second state, s"),
         ({"driver_loss": 0.5}, r"driver_loss = 0.5.*no second system"),
         ({"driven": CONTEXT, "field": CONTEXT, "delay": 0.5}, r"delay = 0.5.*no theory of both"),
         ({"windows": 2, "initial_norm": [[1.0]]}, r"initial_norm = .*\(2, 2\): the student has 2"),

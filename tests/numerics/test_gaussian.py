@@ -27,7 +27,7 @@ QUADRATIC = Polynomial([-0.2, 0.4, 0.5])
 CLOSED = [Erf(), Relu(), Linear(), CUBIC]
 
 
-def problem(K, M, seed=0, rank=None):
+def covariance_and_weights(K, M, seed=0, rank=None):
     """A covariance of K + M fields and weights s."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((K + M, rank or K + M + 1)) / np.sqrt(K + M)
@@ -67,7 +67,7 @@ def average(function, activation, C, *index):
 @pytest.mark.parametrize("activation", CLOSED)
 @pytest.mark.parametrize("case", ["regular", "degenerate"])
 def test_the_moments_are_the_sums_of_the_averages(activation, case):
-    C, s = problem(2, 2) if case == "regular" else degenerate()
+    C, s = covariance_and_weights(2, 2) if case == "regular" else degenerate()
     n = len(s)
     K = n - 2
     got = moments(activation, activation, C, s, K)
@@ -94,7 +94,7 @@ def test_the_moments_are_the_sums_of_the_averages(activation, case):
 
 @pytest.mark.parametrize("activation", [Erf(), Relu(), CUBIC])
 def test_large_and_small_problems_use_the_same_formula(activation, monkeypatch):
-    C, s = problem(3, 2, seed=4)
+    C, s = covariance_and_weights(3, 2, seed=4)
     whole = moments(activation, activation, C, s, 3)
     for module in ("erf", "relu", "polynomial"):
         monkeypatch.setattr(f"learndyn.numerics.{module}.CHUNK", 2)
@@ -106,7 +106,7 @@ def test_large_and_small_problems_use_the_same_formula(activation, monkeypatch):
 
 
 def test_student_and_teacher_may_be_different_polynomials():
-    C, s = problem(2, 2, seed=5)
+    C, s = covariance_and_weights(2, 2, seed=5)
     got = moments(CUBIC, QUADRATIC, C, s, 2)
     z, w = np.polynomial.hermite_e.hermegauss(8)
     w = w / w.sum()
@@ -124,7 +124,7 @@ def test_student_and_teacher_may_be_different_polynomials():
 
 @pytest.mark.parametrize("activation", CLOSED)
 def test_a_perfect_student_has_no_error(activation):
-    T, v = problem(3, 0, seed=6)
+    T, v = covariance_and_weights(3, 0, seed=6)
     C = np.block([[T, T], [T, T]])
     got = moments(activation, activation, C, np.concatenate([v, -v]), 3)
     # Differences of terms of order one: rounding of a few tens of them.
@@ -133,7 +133,7 @@ def test_a_perfect_student_has_no_error(activation):
 
 
 def test_gradient_flow_skips_the_square():
-    C, s = problem(3, 2)
+    C, s = covariance_and_weights(3, 2)
     full, flow = moments(Erf(), Erf(), C, s, 3), moments(Erf(), Erf(), C, s, 3, second_order=False)
     assert np.all(flow.square == 0)
     assert np.array_equal(flow.force, full.force)
@@ -141,7 +141,7 @@ def test_gradient_flow_skips_the_square():
 
 @pytest.mark.parametrize("activation", CLOSED)
 def test_loss_is_that_of_the_moments(activation):
-    C, s = problem(3, 2)
+    C, s = covariance_and_weights(3, 2)
     with float64():
         alone = float(loss(activation, activation, C, s, 3))
     assert abs(alone - moments(activation, activation, C, s, 3).loss) < 1e-14
@@ -149,7 +149,7 @@ def test_loss_is_that_of_the_moments(activation):
 
 @pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 1), (2, 2), (3, 3)])
 def test_a_rule_agrees_with_the_closed_form_within_its_error(K, M):
-    C, s = problem(K, M, seed=7)
+    C, s = covariance_and_weights(K, M, seed=7)
     exact = moments(Erf(), Erf(), C, s, K)
     with float64():
         rule = gaussian_rule(K + M, 2**12, 8, seed=2)
@@ -168,7 +168,7 @@ def test_a_rule_agrees_with_the_closed_form_within_its_error(K, M):
 
 @pytest.mark.parametrize("case", ["regular", "degenerate"])
 def test_a_rule_works_on_singular_covariances(case):
-    C, s = problem(4, 2, rank=2, seed=8) if case == "regular" else degenerate()
+    C, s = covariance_and_weights(4, 2, rank=2, seed=8) if case == "regular" else degenerate()
     with float64():
         rule = gaussian_rule(6, 2**13, 8, seed=3)
         mean, error = replicates(Erf(), Erf(), C, s, 4, rule)
@@ -187,7 +187,7 @@ def test_a_rule_works_on_singular_covariances(case):
 def test_mixed_pairs_agree_with_plain_sampling(student, teacher):
     """A million independent samples; the sum of eight errors of the rule and five of the sampling."""
     K, M = 2, 2
-    C, s = problem(K, M, seed=11)
+    C, s = covariance_and_weights(K, M, seed=11)
     u = np.random.default_rng(0).multivariate_normal(np.zeros(K + M), C, 10**6)
     with float64():
         rule = gaussian_rule(K + M, 2**12, 8, seed=2)
@@ -208,7 +208,7 @@ def test_mixed_pairs_agree_with_plain_sampling(student, teacher):
 
 
 def generic_gradient(student, teacher, rule=None, seed=9):
-    C, s = problem(2, 2, seed=seed)
+    C, s = covariance_and_weights(2, 2, seed=seed)
     rng = np.random.default_rng(seed)
     V = rng.standard_normal(C.shape)
     V = V + V.T
@@ -269,12 +269,12 @@ def test_new_numbers_do_not_recompile():
     compute = jax.jit(traced)
     with float64():
         for seed, polynomial in enumerate([[0.0, 1.0, 0.5], [0.3, 2.0, -0.1]]):
-            compute(Polynomial(polynomial), *problem(2, 2, seed))
+            compute(Polynomial(polynomial), *covariance_and_weights(2, 2, seed))
     assert count == 1
 
 
 def test_moments_can_be_batched():
-    first, second = problem(2, 2, 1), problem(2, 2, 2)
+    first, second = covariance_and_weights(2, 2, 1), covariance_and_weights(2, 2, 2)
     C, s = (np.stack(pair) for pair in zip(first, second, strict=True))
     for activation in CLOSED:
         with float64():
@@ -294,12 +294,12 @@ def test_which_pairs_are_closed():
 
 @pytest.mark.parametrize("student", [Named("tanh"), Formula("z**2"), Polynomial(np.ones(10))])
 def test_pairs_without_closed_form_ask_for_a_rule(student):
-    C, s = problem(1, 1)
+    C, s = covariance_and_weights(1, 1)
     with float64(), pytest.raises(ProblemError, match="gaussian_rule"):
         error_moments(student, Linear(), C, s, 1)
 
 
 def test_a_standard_error_needs_two_replicates():
-    C, s = problem(1, 1)
+    C, s = covariance_and_weights(1, 1)
     with float64(), pytest.raises(ProblemError, match="at least 2"):
         rule_moments(Erf(), Erf(), C, s, 1, gaussian_rule(2, 64, 1, seed=0))

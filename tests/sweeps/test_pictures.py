@@ -12,15 +12,12 @@ from matplotlib.colors import LogNorm, Normalize, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from learndyn.data import Stream, Teacher
 from learndyn.errors import LearndynError, ProblemError
 from learndyn.plotting import RUNS_COLOUR, THEORY_COLOUR
-from learndyn.problem import Problem
 from learndyn.sweeps.drawing.places import SHADES, log_spaced, places_of
 from learndyn.sweeps.pictures import plot_sweep
 from learndyn.sweeps.sweep import Sweep
-from learndyn.training import GradientDescent
-from learndyn.two_layer.network import TwoLayer
+from tests import problems
 
 RATES = [0.01, 0.1, 1.0]
 WIDTHS = [0.5, 1.0, 2.0, 4.0]
@@ -76,10 +73,7 @@ def make(over, *, value=None, theory=True, runs=False, diverged=(), failed=(), s
         arrays, coordinates | {"step": ("step", STEPS, {"long_name": "training step"})}
     )
     data.attrs["axes"] = axes
-    network = TwoLayer("erf", 0.5 * np.eye(2), np.full((2, 2), 0.01))
-    problem = Problem(
-        network, Stream(Teacher.orthonormal("erf", 2)), GradientDescent(0.1, time=10.0)
-    )
+    problem = problems.two_layer(rate=0.1, time=10.0)
     return Sweep(data, problem, over, {"computed": 1, "reused": 0, "failed": 0})
 
 

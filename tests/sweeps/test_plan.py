@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,11 +24,18 @@ from learndyn.sweeps.plan import (
     tasks_of,
 )
 from learndyn.theory import theory_for
+from tests import problems
 
-
-def linear(rate=0.02, steps=10, **options):
-    network = ld.DeepLinear(2, 0.8, 0.7, **options)
-    return ld.Problem(network, ld.Dataset(1.2, 0.5), ld.GradientDescent(rate, steps=steps))
+linear = partial(
+    problems.deep_linear,
+    depth=2,
+    width=0.8,
+    richness=0.7,
+    ratio=1.2,
+    noise=0.5,
+    rate=0.02,
+    steps=10,
+)
 
 
 def task(problem=None, method=None, save_at=None, seed=0, runs=None, observables=None):
@@ -179,7 +187,7 @@ def test_simulations_that_make_no_sense_are_refused(simulate, words):
 
 
 VARIANTS = {
-    "problem": task(linear(0.03)),
+    "problem": task(linear(rate=0.03)),
     "other part": task(linear(parameterization="ntk")),
     "method": task(method=ld.Causal(bins=32)),
     "number of steps saved": task(save_at=5),
@@ -192,7 +200,7 @@ VARIANTS = {
     "size": task(runs=Runs(30, 2, 0, ld.Descent())),
     "seeds": task(runs=Runs(20, 3, 0, ld.Descent())),
     "first seed": task(runs=Runs(20, 2, 1, ld.Descent())),
-    "schedule": task(linear(ld.ExponentialDecay(0.02, 0.0))),
+    "schedule": task(linear(rate=ld.ExponentialDecay(0.02, 0.0))),
 }
 
 
@@ -231,7 +239,7 @@ def test_the_same_steps_have_the_same_key_however_they_are_written(some, others)
 
 
 def test_the_same_problem_has_the_same_key_in_another_process():
-    text = linear(ld.Piecewise([3.0], [0.1, 0.2])).to_text()
+    text = linear(rate=ld.Piecewise([3.0], [0.1, 0.2])).to_text()
     code = """if True:
         import sys
         import learndyn as ld
@@ -257,18 +265,18 @@ def test_the_key_does_not_depend_on_what_travels_along():
     assert task()._replace(theory=None).key == task().key
 
 
-def two_layer(activation):
-    stream = ld.Stream(teacher=ld.Teacher("erf", [[1.0]]))
-    network = ld.TwoLayer(activation, [[0.5]], [[0.1]])
-    return ld.Problem(network, stream, ld.GradientDescent(0.5, time=5.0))
+two_layer = partial(problems.two_layer, Q=[[0.5]], R=[[0.1]], teacher_activation="erf", time=5.0)
 
 
 @pytest.mark.parametrize(
     ("made", "over"),
     [
-        (two_layer(lambda z: z**3), {"training.learning_rate": [0.1, 0.2]}),
-        (two_layer("erf"), {"network.activation": ["erf", jnp.tanh]}),
-        (two_layer("erf"), {"data.teacher.activation": [ld.Formula("z**3"), lambda z: z]}),
+        (two_layer(activation=lambda z: z**3), {"training.learning_rate": [0.1, 0.2]}),
+        (two_layer(activation="erf"), {"network.activation": ["erf", jnp.tanh]}),
+        (
+            two_layer(activation="erf"),
+            {"data.teacher.activation": [ld.Formula("z**3"), lambda z: z]},
+        ),
     ],
 )
 def test_python_functions_are_refused_with_a_store(made, over):
@@ -279,5 +287,5 @@ def test_python_functions_are_refused_with_a_store(made, over):
 
 def test_formulas_names_and_numbers_can_be_stored():
     over = {"network.activation": ["erf", ld.Formula("z**3"), "relu"], "data.noise": [0.0, 0.1]}
-    some = axes(over, two_layer("erf"))
-    can_be_stored(problems_of(two_layer("erf"), some), some)
+    some = axes(over, two_layer(activation="erf"))
+    can_be_stored(problems_of(two_layer(activation="erf"), some), some)

@@ -1,6 +1,7 @@
 """Computing tasks: problems of one shape in one call give what each gives alone, and the ways to compute."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,19 +16,15 @@ from learndyn.sweeps.plan import Runs, Task
 from learndyn.sweeps.run import _ways, compute, compute_together, run_all, shape_of
 from learndyn.theory import theory_for
 from learndyn.two_layer.ode import OrderParameterODE, solve_many
+from tests import problems
 
 METHOD = OrderParameterODE()
-
-
-def two_layer(rate: object = 0.5, activation="erf", teacher="erf", **options):
-    data = ld.Stream(teacher=ld.Teacher(teacher, [[1.0]]), noise=0.1)
-    network = ld.TwoLayer(activation, [[0.5]], [[0.1]], **options)
-    return ld.Problem(network, data, ld.GradientDescent(rate, time=5.0))
-
-
-def deep(**options):
-    network = ld.DeepLinear(2, 0.8, 0.7, **options)
-    return ld.Problem(network, ld.Dataset(1.2, 0.5), ld.GradientDescent(0.02, steps=6))
+two_layer = partial(
+    problems.two_layer, Q=[[0.5]], R=[[0.1]], teacher_activation="erf", noise=0.1, time=5.0
+)
+deep = partial(
+    problems.deep_linear, depth=2, width=0.8, richness=0.7, ratio=1.2, noise=0.5, rate=0.02, steps=6
+)
 
 
 def task(problem, method=None, runs=None, theory=None, save_at=None, observables=None):
@@ -69,7 +66,9 @@ def same_as_alone(problems) -> list:
 
 def test_problems_in_one_call_keep_their_own_steps_schedules_and_divergences():
     """A linear student's loss grows without bound above η = 2; the rate jumps at a time of its own for each."""
-    made = two_layer(ld.Piecewise([2.0], [0.5, 1.0]), "linear", "linear")
+    made = two_layer(
+        rate=ld.Piecewise([2.0], [0.5, 1.0]), activation="linear", teacher_activation="linear"
+    )
     values = [
         ([2.0], [0.5, 1.0]),
         ([1.0], [0.5, 12.0]),
@@ -86,7 +85,7 @@ def test_problems_in_one_call_keep_their_own_steps_schedules_and_divergences():
 
 
 def test_problems_in_one_call_may_differ_in_every_number():
-    made = two_layer(ld.ExponentialDecay(0.5, 0.1), train_readout=True)
+    made = two_layer(rate=ld.ExponentialDecay(0.5, 0.1), train_readout=True)
     values = [
         {},
         {"training.learning_rate.initial": 1.5, "training.weight_decay": 0.1},
@@ -100,7 +99,7 @@ def test_problems_in_one_call_may_differ_in_every_number():
 
 def test_what_needs_quadrature_or_jumps_of_another_number_is_not_solved_in_one_call():
     smooth = two_layer(activation=ld.Formula("tanh(z)"))
-    jumps = [two_layer(ld.Piecewise([time], [0.5, 1.0])) for time in (2.0, 9.0)]
+    jumps = [two_layer(rate=ld.Piecewise([time], [0.5, 1.0])) for time in (2.0, 9.0)]
     with float64():
         assert solve_many([smooth, smooth], METHOD, 6, 0) is None
         assert solve_many(jumps, METHOD, 6, 0) is None
@@ -214,8 +213,8 @@ def test_only_problems_that_differ_in_numbers_alone_are_put_together():
 @pytest.mark.parametrize(("cores", "sizes"), [(1, [64, 36]), (2, [50, 50]), (3, [34, 34, 32])])
 def test_groups_are_as_large_as_they_may_be_but_keep_every_core_busy(cores, sizes):
     rates = np.linspace(0.1, 1, 100)
-    some = tasks([two_layer(rate) for rate in rates])
-    other = tasks([two_layer(0.1, "relu")])
+    some = tasks([two_layer(rate=rate) for rate in rates])
+    other = tasks([two_layer(rate=0.1, activation="relu")])
     found = list(_ways([*some[:50], *other, *some[50:]], cores))
     assert {way for way, _ in found} == {"threads"}
     assert [len(group) for _, group in found] == [*sizes, 1]
@@ -264,7 +263,7 @@ def test_a_scheduler_that_is_none_is_named():
 def test_a_problem_that_uses_up_its_steps_fails_alone():
     """Slow and fast rates on one time scale: only the fast one needs more than 40 steps."""
     method = OrderParameterODE(max_steps=40)
-    some = [task(two_layer(rate), method, save_at=6) for rate in (1e-3, 2e-3, 300.0)]
+    some = [task(two_layer(rate=rate), method, save_at=6) for rate in (1e-3, 2e-3, 300.0)]
     slow, other, fast = compute_together(some)
     assert "error" not in slow.info
     assert "error" not in other.info

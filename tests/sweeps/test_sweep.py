@@ -1,6 +1,7 @@
 """The result of a sweep: every point where it belongs, what failed, what is reused, and files."""
 
 import math
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,24 +13,14 @@ from learndyn.errors import FileError, NotConverged, ProblemError, UnknownObserv
 from learndyn.paths import changed
 from learndyn.sweeps import run
 from learndyn.sweeps.plan import Result
+from tests import problems
 
 RATES = [0.01, 0.02, 0.03]
-
-
-def linear(rate=0.02, steps=6, width: object = 0.8, **options):
-    network = ld.DeepLinear(2, width, 0.7, **options)
-    return ld.Problem(network, ld.Dataset(1.2, 0.5), ld.GradientDescent(rate, steps=steps))
-
-
-def two_layer(rate: object = 0.5, activation="erf"):
-    data = ld.Stream(teacher=ld.Teacher("erf", [[1.0]]))
-    network = ld.TwoLayer(activation, [[0.5]], [[0.1]])
-    return ld.Problem(network, data, ld.GradientDescent(rate, time=5.0))
-
-
-def neural_ode():
-    network = ld.NeuralODE([[0, 0], [0, 0.8], [0.4, 0]], 0.75, 1.0, 4)
-    return ld.Problem(network, ld.Stream(), ld.GradientDescent(0.5, steps=3))
+linear = partial(
+    problems.deep_linear, depth=2, width=0.8, richness=0.7, ratio=1.2, noise=0.5, rate=0.02, steps=6
+)
+two_layer = partial(problems.two_layer, Q=[[0.5]], R=[[0.1]], teacher_activation="erf", time=5.0)
+neural_ode = partial(problems.neural_ode, steps=4, epochs=3)
 
 
 def over_rates(problem=None, **options):
@@ -99,8 +90,8 @@ FIELDS = [
     (two_layer(), {"network.activation": ["erf", "relu", ld.Formula("z**3"), jnp.tanh]}),
     (two_layer(), {"network.Q": [[[0.5]], np.array([[0.6]])], "network.train_readout": [True]}),
     (two_layer(), {"data.teacher.T": [[[1.0]], [[2.0]]], "data.batch": [1, 2]}),
-    (two_layer(DECAY), {"training.learning_rate.initial": [0.1, 0.2]}),
-    (two_layer(ld.WarmUp(1.0, DECAY)), {"training.learning_rate.then.rate": [0.1, 0.2]}),
+    (two_layer(rate=DECAY), {"training.learning_rate.initial": [0.1, 0.2]}),
+    (two_layer(rate=ld.WarmUp(1.0, DECAY)), {"training.learning_rate.then.rate": [0.1, 0.2]}),
     (
         two_layer(),
         {
@@ -178,7 +169,7 @@ def test_layers_of_different_number_share_an_axis():
 
 def test_a_curve_that_diverges_ends_where_its_own_solution_does():
     swept = ld.sweep(linear(steps=60), {"training.learning_rate": [0.02, 50.0]})
-    single = ld.solve(linear(50.0, steps=60))
+    single = ld.solve(linear(rate=50.0, steps=60))
     assert single.diverged_at is not None
     assert np.isnan(swept["diverged_at"][0])
     assert swept["diverged_at"][1] == single.diverged_at
@@ -197,7 +188,7 @@ def test_runs_are_seed_by_seed_those_of_simulate(seeds):
     np.testing.assert_array_equal(swept["seed"], np.arange(2, 2 + seeds))
     assert {"test_loss", "test_loss_runs", "error_runs", "wall_time_runs"} <= set(swept.data)
     for rate in RATES:
-        single = ld.simulate(linear(rate), 20, seeds, first_seed=2, save_at=3)
+        single = ld.simulate(linear(rate=rate), 20, seeds, first_seed=2, save_at=3)
         for name in single.data.data_vars:
             np.testing.assert_array_equal(
                 swept[f"{name}_runs"].sel(learning_rate=rate), single[name]
@@ -237,7 +228,7 @@ def test_finished_points_are_reused_and_only_new_ones_computed(tmp_path, counted
     assert (more.evidence["computed"], more.evidence["reused"]) == (1, 3)
     for rate in (0.05, *RATES):
         point = more["test_loss"].sel(learning_rate=rate)
-        assert point.values.tolist() == counted.loss(linear(rate))
+        assert point.values.tolist() == counted.loss(linear(rate=rate))
     over_rates(store=tmp_path, seed=1)
     assert len(counted.computed) == 7
 
@@ -365,7 +356,7 @@ def test_everything_is_checked_before_anything_runs(tmp_path, counted, over, opt
 def test_a_path_within_another_and_a_function_with_a_store_are_refused(tmp_path, counted):
     over = {"training.learning_rate": [0.1], "training.learning_rate.rate": [0.2]}
     with pytest.raises(ProblemError, match="lies within"):
-        ld.sweep(linear(DECAY), over, store=tmp_path / "store")
+        ld.sweep(linear(rate=DECAY), over, store=tmp_path / "store")
     with pytest.raises(ProblemError, match="Formula"):
         ld.sweep(two_layer(), {"network.activation": [jnp.tanh]}, store=tmp_path / "store")
     assert counted.computed == []

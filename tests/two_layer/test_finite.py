@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -18,18 +19,25 @@ from learndyn.numerics.precision import float64
 from learndyn.two_layer.finite import _Chain, _Descent, draw_weights, overlaps
 from learndyn.two_layer.ode import quadrature
 from learndyn.two_layer.stream import equations
+from tests import problems
 
-
-def problem(K=2, M=2, activation="erf", batch=1, noise=0.0, rate=0.5, time=2.0, **options):
-    teacher = ld.Teacher.random(activation, M, 30, seed=3, readout=np.linspace(1, 0.5, M))
-    network = ld.TwoLayer.random(K, teacher, 0.8, 30, seed=5, readout_scale=0.9, train_readout=True)
-    training = ld.GradientDescent(rate, time=time, readout_learning_rate=0.7, **options)
-    return ld.Problem(network, ld.Stream(teacher, batch=batch, noise=noise), training)
+problem = partial(
+    problems.two_layer,
+    seed=5,
+    scale=0.8,
+    readout_scale=0.9,
+    train_readout=True,
+    teacher_seed=3,
+    teacher_readout=[1.0, 0.5],
+    size=30,
+    time=2.0,
+    readout_rate=0.7,
+)
 
 
 @pytest.mark.parametrize("size", [5, 40, 3000])
 def test_weights_have_exactly_the_overlaps(size):
-    made = problem(3, 2)
+    made = problem(units=3, teacher_units=2)
     with float64():
         system, start = equations(made)
         weights = draw_weights(start, system.T, size, np.random.default_rng(0))
@@ -42,7 +50,7 @@ def test_weights_have_exactly_the_overlaps(size):
 
 def test_too_small_a_network_is_refused():
     with pytest.raises(ld.ProblemError, match=r"size = 4: must be at least 5"):
-        ld.simulate(problem(3, 2), 4)
+        ld.simulate(problem(units=3, teacher_units=2), 4)
 
 
 @pytest.mark.bitwise
@@ -77,7 +85,7 @@ def test_simulation_measures_what_the_theory_predicts():
 
 def test_recorded_loss_is_the_error_on_fresh_examples():
     """A million fresh examples; tolerance five standard errors of their mean."""
-    made = problem(3, 2)
+    made = problem(units=3, teacher_units=2)
     runs = ld.simulate(made, 20, 1, save_at=[2.0])
     with float64():
         system, _ = equations(made)
@@ -93,9 +101,15 @@ def test_recorded_loss_is_the_error_on_fresh_examples():
 
 CASES = {
     "erf": {"activation": "erf"},
-    "erf, K > M, noise, batch": {"K": 3, "M": 1, "noise": 0.7, "batch": 3},
+    "erf, K > M, noise, batch": {
+        "units": 3,
+        "teacher_units": 1,
+        "teacher_readout": [1.0],
+        "noise": 0.7,
+        "batch": 3,
+    },
     "erf, decay": {"weight_decay": 0.8, "noise": 0.2},
-    "relu": {"K": 3, "activation": "relu", "noise": 0.3},
+    "relu": {"units": 3, "activation": "relu", "noise": 0.3},
     "linear": {"activation": "linear", "batch": 2},
     "polynomial": {"activation": ld.Polynomial([0.1, 0.7, 0.3])},
     "tanh": {"activation": "tanh", "noise": 0.3},
@@ -109,7 +123,7 @@ def test_average_of_one_step_is_the_right_hand_side(case):
     At N = 10⁷ corrections of order 1/N are far below the standard errors of 200 000 steps. The largest of the ~25
     entries exceeds 4.5 with probability 2·10⁻⁴; the seeds are fixed.
     """
-    made = problem(**({"K": 3, "M": 2, "rate": 0.9} | CASES[case]))
+    made = problem(**{"units": 3, "teacher_units": 2, "rate": 0.9} | CASES[case])
     size, count = 10**7, 200_000
     with float64():
         system, start = equations(made)
@@ -205,7 +219,7 @@ def test_bias_falls_as_one_over_the_size():
 
 def test_one_sgd_step_is_a_gradient_step():
     """Against `jax.grad` of the batch loss, for every parameter."""
-    made = problem(3, 2, batch=4, noise=0.5)
+    made = problem(units=3, teacher_units=2, batch=4, noise=0.5)
     size, B = 30, 4
     with float64():
         system, start = equations(made)

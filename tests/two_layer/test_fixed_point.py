@@ -1,24 +1,20 @@
 """The damped iteration of whole trajectories ends where the causal sweep does."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import learndyn as ld
+from tests import problems
 
-NETWORK = ld.TwoLayer(ld.Polynomial([0, 1, 0.15]), np.eye(2), [[0.3], [-0.3]], readout=[0.25, 0.25])
-TEACHER = ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]])
 FEW = {"samples": 128, "batches": 2}
-
-
-def problem(ratio, steps, rate=2.0, **data):
-    return ld.Problem(
-        NETWORK, ld.Dataset(ratio, teacher=TEACHER, **data), ld.GradientDescent(rate, steps=steps)
-    )
+problem = partial(problems.late_learning, rate=2.0)
 
 
 def test_undamped_iteration_ends_at_the_causal_solution():
     """The same normals and no damping: every iteration makes one more state exact, so that only rounding is left."""
-    asked = problem(3.0, 8, noise=0.3)
+    asked = problem(ratio=3.0, steps=8, noise=0.3)
     causal = ld.solve(asked, ld.CausalSampling(**FEW))
     iterated = ld.solve(asked, ld.FixedPoint(damping=1.0, tolerance=1e-13, iterations=12, **FEW))
     for name in set(causal.observables) - {"train_drop", "test_drop", "grokking_delay"}:
@@ -29,7 +25,7 @@ def test_undamped_iteration_ends_at_the_causal_solution():
 @pytest.mark.parametrize("ratio", [0.8, 3.0])
 def test_damped_iteration_ends_at_the_causal_solution(ratio):
     """With damping ½ an error falls by about two in an iteration, so that the tolerance is what is left of it."""
-    asked = problem(ratio, 20)
+    asked = problem(ratio=ratio, steps=20)
     causal = ld.solve(asked, ld.CausalSampling(**FEW))
     iterated = ld.solve(asked, ld.FixedPoint(tolerance=1e-7, **FEW))
     for name in ("train_loss", "test_loss", "Q", "A", "R_w", "R_h"):
@@ -39,9 +35,9 @@ def test_damped_iteration_ends_at_the_causal_solution(ratio):
 
 def test_too_few_iterations_are_an_error():
     with pytest.raises(ld.NotConverged, match="after 3 iterations a loss or overlap still changes"):
-        ld.solve(problem(1.0, 20), ld.FixedPoint(iterations=3, **FEW))
+        ld.solve(problem(ratio=1.0, steps=20), ld.FixedPoint(iterations=3, **FEW))
 
 
 def test_diverging_iterations_are_an_error():
     with pytest.raises(ld.NotConverged, match="diverged at state"):
-        ld.solve(problem(0.5, 40, rate=10.0), ld.FixedPoint(**FEW))
+        ld.solve(problem(ratio=0.5, steps=40, rate=10.0), ld.FixedPoint(**FEW))

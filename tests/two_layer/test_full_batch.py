@@ -1,6 +1,6 @@
 """Finite networks on a reused dataset: every step and response against automatic differentiation of plain code."""
 
-import functools
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -24,42 +24,33 @@ from learndyn.two_layer.full_batch import (
 )
 from learndyn.two_layer.stream import equations
 from learndyn.two_layer.time_grid import time_grid
-
-ACTIVATIONS = {
-    "polynomial": ld.Polynomial([0.1, 0.7, 0.3]),
-    "erf": "erf",
-    "tanh": "tanh",
-}
-
-
-def problem(activation="polynomial", ratio=1.7, noise=0.3, decay=0.2, training=None):
-    """K = 3 students with an uneven readout, M = 2 teachers with another activation and correlated weights."""
-    teacher = ld.Teacher(
-        "erf" if activation == "erf" else ld.Polynomial([0.2, 0.5, 0.4]), **TEACHER
-    )
-    Q = [[1.0, 0.2, -0.1], [0.2, 0.8, 0.1], [-0.1, 0.1, 1.3]]
-    R = [[0.3, -0.1], [0.2, 0.4], [-0.3, 0.1]]
-    network = ld.TwoLayer(ACTIVATIONS[activation], Q, R, readout=[0.5, -0.4, 0.9])
-    training = training or ld.GradientDescent(
-        ld.PerStep([0.4, 0.3, 0.5, 0.2, 0.3]), steps=5, weight_decay=decay
-    )
-    return ld.Problem(network, ld.Dataset(ratio=ratio, noise=noise, teacher=teacher), training)
-
+from tests import problems
 
 TEACHER = {"T": [[1.0, 0.3], [0.3, 0.9]], "readout": [0.8, -0.5]}
-
-
-def grokking(**options):
-    """A quadratic teacher and students that learn it late."""
-    teacher = ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]])
-    network = ld.TwoLayer(
-        ld.Polynomial([0, 1, 0.15]), np.eye(2), [[0.3], [-0.3]], readout=[0.25, 0.25]
-    )
-    return ld.Problem(network, ld.Dataset(ratio=3.0, teacher=teacher), training(**options))
-
-
-def training(rate=4.0, **options):
-    return ld.GradientDescent(rate, **({"time": 20.0} | options))
+problem = partial(
+    problems.two_layer,
+    activation=ld.Polynomial([0.1, 0.7, 0.3]),
+    Q=[[1.0, 0.2, -0.1], [0.2, 0.8, 0.1], [-0.1, 0.1, 1.3]],
+    R=[[0.3, -0.1], [0.2, 0.4], [-0.3, 0.1]],
+    readout=[0.5, -0.4, 0.9],
+    teacher_activation=ld.Polynomial([0.2, 0.5, 0.4]),
+    T=TEACHER["T"],
+    teacher_readout=TEACHER["readout"],
+    supply="dataset",
+    ratio=1.7,
+    noise=0.3,
+    rate=ld.PerStep([0.4, 0.3, 0.5, 0.2, 0.3]),
+    steps=5,
+    weight_decay=0.2,
+)
+"""Three units with an uneven readout learn two correlated ones of another activation."""
+ACTIVATIONS = {
+    "polynomial": {},
+    "erf": {"activation": "erf", "teacher_activation": "erf"},
+    "tanh": {"activation": "tanh"},
+}
+grokking = partial(problems.late_learning, ratio=3.0, rate=4.0, time=20.0)
+linear = partial(problems.two_layer, activation="linear", Q=[[1.0]], supply="dataset", ratio=2.0)
 
 
 def train(made, size, seed=0, save_at=None, report=lambda fraction: None, **options):
@@ -126,7 +117,7 @@ def test_products_with_the_inputs(P, units):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_steps_go_down_the_gradient_of_the_loss(activation):
     """Five steps against D times `jax.grad`; all observables are direct sums, equal up to rounding (~10⁻¹⁴ each)."""
-    made = problem(activation)
+    made = problem(**ACTIVATIONS[activation])
     D, curves = 40, train(made, 40)
     found = values(curves)
     with float64():
@@ -138,7 +129,7 @@ def test_steps_go_down_the_gradient_of_the_loss(activation):
     assert P == 68
     assert curves.evidence["sizes"] == {"D": 40, "P": 68}
     assert np.array_equal(curves.times, np.arange(6))
-    close = functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
+    close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
     close(found["train_loss"], loss)
     close(found["Q"], W @ np.swapaxes(W, 1, 2) / D)
     close(found["A"], W @ W_star.T / D)
@@ -149,7 +140,7 @@ def test_steps_go_down_the_gradient_of_the_loss(activation):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_one_step_moves_every_weight_as_the_gradient_says(activation):
     with float64():
-        plain = Plain(problem(activation), 40)
+        plain = Plain(problem(**ACTIVATIONS[activation]), 40)
         W, X, y = np.array(plain.W), plain.examples.X, plain.examples.y
         _, g = _forces(plain.system, plain.v, fields(W, X), y)
         found = moved(W, np.asarray(g), X, plain.tau[0], 0.2)
@@ -187,7 +178,7 @@ def test_test_loss_is_the_formula_for_quadratic_units():
 
 def test_test_loss_is_the_error_on_fresh_clean_examples():
     """A million fresh examples for a pair of activations without closed form; five standard errors."""
-    made = problem("tanh")
+    made = problem(activation="tanh")
     found = values(train(made, 30, save_at=[3]))
     T = np.asarray(TEACHER["T"])
     C = np.block([[found["Q"][0], found["A"][0]], [found["A"][0].T, T]])
@@ -200,7 +191,7 @@ def test_test_loss_is_the_error_on_fresh_clean_examples():
 
 @pytest.mark.bitwise
 def test_what_is_recorded_does_not_change_the_run():
-    made = problem("tanh")
+    made = problem(activation="tanh")
     often = train(made, 30, save_at=6)
     seldom = train(made, 30, save_at=[1, 4])
     a, b = values(often), values(seldom)
@@ -258,10 +249,10 @@ def test_drops_use_every_step_whatever_is_recorded():
     assert found["grokking_delay"] == pytest.approx(found["test_drop"] / train_drop, nan_ok=True)
 
 
-@functools.cache
+@cache
 def responses(activation):
     """A run with responses, the plain run and the directions of its tangents."""
-    made = problem(activation)
+    made = problem(**ACTIVATIONS[activation])
     found = values(train(made, 30, responses=True, save_at=[0, 1, 3, 5]))
     with float64():
         plain = Plain(made, 30)
@@ -354,7 +345,7 @@ def test_responses_that_do_not_depend_on_the_directions():
 
 def test_directions_do_not_depend_on_what_is_recorded():
     found, _, _ = responses("tanh")
-    fewer = values(train(problem("tanh"), 30, responses=True, save_at=[1, 5]))
+    fewer = values(train(problem(activation="tanh"), 30, responses=True, save_at=[1, 5]))
     for name in ("R_w", "R_h"):
         np.testing.assert_allclose(found[name][[1, 3]][:, :, [1, 3]], fewer[name], atol=1e-13)
     np.testing.assert_allclose(found["R_star"][[1, 3]], fewer["R_star"], atol=1e-13)
@@ -363,7 +354,7 @@ def test_directions_do_not_depend_on_what_is_recorded():
 def test_blocks_of_examples_do_not_change_responses(monkeypatch):
     found, _, _ = responses("tanh")
     monkeypatch.setattr(full_batch, "ROWS", 16)
-    blocks = values(train(problem("tanh"), 30, responses=True, save_at=STATES))
+    blocks = values(train(problem(activation="tanh"), 30, responses=True, save_at=STATES))
     for name in ("R_w", "R_h", "R_star"):
         np.testing.assert_allclose(blocks[name], found[name], atol=1e-13)
 
@@ -374,7 +365,7 @@ def test_responses_and_overlaps_obey_the_lemma_of_stein():
     Both sides deviate by O(1/√P) at random. Every entry of the mean deviation over 32 seeds is within 4.5 of its
     standard errors, of which each term, and the memory s < t alone, is more than 9.
     """
-    made = problem("tanh")
+    made = problem(activation="tanh")
     with float64():
         tau = time_grid(made, FullBatch()).tau[:, None, None]
     gaps, terms = [], []
@@ -410,10 +401,7 @@ def test_losses_up_to_ten_orders_of_magnitude_are_recorded():
 
     The bound is 10¹⁰ times the larger of the first loss and the mean of y².
     """
-    teacher = ld.Teacher("linear", [[1.0]])
-    network = ld.TwoLayer("linear", [[1.0]], [[0.1]])
-    steps = training(3.0, time=None, steps=60)
-    made = ld.Problem(network, ld.Dataset(ratio=2.0, teacher=teacher), steps)
+    made = linear(R=[[0.1]], rate=3.0, steps=60)
     curves = train(made, 30)
     loss = values(curves)["train_loss"]
     with float64():
@@ -425,11 +413,7 @@ def test_losses_up_to_ten_orders_of_magnitude_are_recorded():
 
 def test_decay_from_a_perfect_start_is_no_divergence():
     """The first train loss is 0 (up to rounding), and no scale for those that follow."""
-    teacher = ld.Teacher("linear", [[1.0]])
-    network = ld.TwoLayer("linear", [[1.0]], [[1.0]])
-    made = ld.Problem(
-        network, ld.Dataset(ratio=2.0, teacher=teacher), training(0.1, weight_decay=1.0)
-    )
+    made = linear(R=[[1.0]], rate=0.1, time=20.0, weight_decay=1.0)
     assert train(made, 20).diverged_at is None
 
 

@@ -1,5 +1,7 @@
 """The limit of two-layer networks on a reused dataset: its equations, identities and exact limits."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,30 +15,18 @@ from learndyn.numerics.precision import float64
 from learndyn.two_layer.reused import SampleProcess, Setting, WeightProcess
 from learndyn.two_layer.stream import equations
 from learndyn.two_layer.time_grid import time_grid
+from tests import problems
 from tests.two_layer.plain_reused import plain
 
-
-def paper(
-    alpha=0.5, eps=0.3, ratio=3.0, A0=0.3, time=None, steps=None, decay=0.0, noise=0.0, rate=1.0
-):
-    """The paper's problem in its own units of time: two hidden units, φ = h + (ε/2)h², target h*²/2."""
-    network = ld.TwoLayer(
-        ld.Polynomial([0, 1, eps / 2]), np.eye(2), [[A0], [-A0]], readout=[alpha / 2] * 2
-    )
-    data = ld.Dataset(ratio, noise, teacher=ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]))
-    training = ld.GradientDescent(2 / alpha * rate, steps=steps, time=time, weight_decay=decay)
-    return ld.Problem(network, data, training)
+paper = partial(problems.late_learning, ratio=3.0)
 
 
-def rich(activation="erf", teacher="erf", steps=7, noise=0.3, decay=0.2):
-    """Two hidden and two correlated teacher units, uneven readouts, uneven steps, noise and decay."""
-    network = ld.TwoLayer(
-        activation, [[1.0, 0.2], [0.2, 0.8]], [[0.3, 0.1], [-0.2, 0.4]], readout=[0.9, -0.6]
-    )
-    teacher = ld.Teacher(teacher, [[1.0, 0.3], [0.3, 0.7]], readout=[1.0, 0.5])
-    data = ld.Dataset(ratio=1.3, noise=noise, teacher=teacher)
-    rates = ld.PerStep(np.linspace(0.3, 0.9, steps))
-    return ld.Problem(network, data, ld.GradientDescent(rates, steps=steps, weight_decay=decay))
+def rising(steps):
+    """Training for so many steps, each a little longer than the one before it."""
+    return {"rate": ld.PerStep(np.linspace(0.3, 0.9, steps)), "steps": steps}
+
+
+rich = partial(problems.uneven, **rising(7))
 
 
 def setting_of(problem, **grid) -> Setting:
@@ -77,7 +67,11 @@ def within_errors(values, level=1e-4):
 
 @pytest.mark.parametrize(
     "problem",
-    [rich(steps=12), rich("tanh", "relu"), paper(steps=8, noise=0.2, decay=0.1, rate=0.6)],
+    [
+        rich(**rising(12)),
+        rich(activation="tanh", teacher_activation="relu"),
+        paper(steps=8, noise=0.2, weight_decay=0.1, rate=4 * 0.6),
+    ],
     ids=["erf", "tanh student, relu teacher", "quadratic"],
 )
 def test_sweep_is_the_plain_transcription(problem):
@@ -99,7 +93,7 @@ def test_sweep_is_the_plain_transcription(problem):
     np.testing.assert_allclose(batch.R_star, expected["R_star"], **close)
 
 
-@pytest.mark.parametrize("problem", [rich(), rich("tanh")], ids=["erf", "tanh"])
+@pytest.mark.parametrize("problem", [rich(), rich(activation="tanh")], ids=["erf", "tanh"])
 def test_stein_identities_hold_to_the_sampling_error(problem):
     """⟨gρ⟩ = Σ R_h A + R* T, and [C(t+1, s) − (1 − τκ)C(t, s)]/τ = ⟨g(t)h(s)⟩, over independent batches."""
     with float64():
@@ -160,7 +154,7 @@ def test_initial_losses_are_equal_and_exact():
 
 def test_infinite_ratio_is_the_population_flow():
     """ratio → ∞; extrapolation in the step removes the first order of Euler's error, and the second bounds the rest."""
-    many = paper(ratio=1e8, time=6.0, decay=0.05)
+    many = paper(ratio=1e8, time=6.0, weight_decay=0.05)
     flow = ld.Problem(many.network, ld.Population(many.data.teacher), many.training)
     exact = ld.solve(flow, save_at=7)
     found = [
@@ -181,7 +175,7 @@ def test_infinite_ratio_is_the_population_flow():
 def test_population_step_of_the_quadratic_network():
     """At ratio → ∞: R_h(t, t) = (ε/2)[1 − (αε/N)ΣC]δ − (α/N)(1 + ε²C), R* = εA, in the paper's units."""
     alpha, eps = 0.8, 0.5
-    problem = paper(alpha, eps, ratio=1e9, steps=6, rate=0.3)
+    problem = paper(alpha=alpha, eps=eps, ratio=1e9, steps=6, rate=2 / alpha * 0.3)
     solution = ld.solve(problem, ld.CausalSampling(samples=4096, batches=8))
     C, A = solution["Q"].values, solution["A"].values[..., 0]
     unit = alpha / 2  # our forces carry the factor α/N that the paper's leave out
@@ -315,7 +309,7 @@ def test_gap_formula_is_the_leading_order():
 
 def test_a_longer_training_has_the_same_beginning():
     short, long = (
-        ld.solve(paper(steps=n, rate=0.5), ld.CausalSampling(samples=128, batches=2))
+        ld.solve(paper(steps=n, rate=4 * 0.5), ld.CausalSampling(samples=128, batches=2))
         for n in (6, 40)
     )
     for name in ("train_loss", "test_loss", "Q", "A"):
@@ -360,7 +354,7 @@ def test_unstable_steps_are_reported_with_one_that_would_do():
     enough = float(str(caught.value).split("largest_step = ")[1].rstrip(")"))
     found = ld.solve(problem, ld.CausalSampling(step=enough, samples=1024, batches=2))
     assert found.evidence["largest_curvature"] <= 2.5
-    descent = paper(alpha=1.3, eps=0.6, ratio=0.8, steps=40, rate=0.8)
+    descent = paper(alpha=1.3, eps=0.6, ratio=0.8, steps=40, rate=2 / 1.3 * 0.8)
     diverged = ld.solve(descent, ld.CausalSampling(samples=1024, batches=2))
     assert diverged.diverged_at is not None
     assert "learning rate of at most" in diverged.evidence["warnings"][0]
@@ -418,7 +412,7 @@ def test_small_scales_learn_later_by_the_logarithm():
     """dt/d ln(1/α) of the time at which the loss halves is 1/(3ε), and not the 2/(3ε) of the paper's eq. (20)."""
     eps, times = 0.5, []
     for alpha in (1e-3, 1e-4, 1e-5):
-        problem = paper(alpha, eps, time=60.0)
+        problem = paper(alpha=alpha, eps=eps, time=60.0)
         flow = ld.Problem(problem.network, ld.Population(problem.data.teacher), problem.training)
         solution = ld.solve(flow, save_at=2001)
         times.append(drop_time(solution["time"].values, solution["test_loss"].values, 0.5))

@@ -1,5 +1,6 @@
 """The order-parameter equations: analytic limits, fixed points, symmetries, gradients."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -13,20 +14,10 @@ from hypothesis import strategies as st
 import learndyn as ld
 from learndyn.numerics.precision import float64
 from learndyn.two_layer.stream import OrderParameters, equations
+from tests import problems
 
 TIGHT = ld.OrderParameterODE(rtol=1e-11, atol=1e-14)
-
-
-def problem(K=2, M=2, activation="erf", data=ld.Stream, rate=0.5, time=10.0, seed=0, **options):
-    teacher = ld.Teacher.orthonormal(activation, M)
-    training = {
-        k: options.pop(k) for k in ("weight_decay", "readout_learning_rate") if k in options
-    }
-    source = {k: options.pop(k) for k in ("batch", "noise") if k in options}
-    network = ld.TwoLayer.random(K, teacher, 0.5, 200, seed, **options)
-    return ld.Problem(
-        network, data(teacher, **source), ld.GradientDescent(rate, time=time, **training)
-    )
+problem = partial(problems.two_layer, seed=0, scale=0.5, size=200)
 
 
 @eqx.filter_jit
@@ -47,7 +38,10 @@ def velocity(made: ld.Problem, state=None):
 def test_linear_network_follows_its_exact_solution(K, M, batch, noise):
     """e = 2·loss obeys ė = −2Kηe + (K²η²/B)(e + σ²) when all readouts are one."""
     eta = 0.3
-    solution = ld.solve(problem(K, M, "linear", rate=eta, batch=batch, noise=noise), TIGHT)
+    solution = ld.solve(
+        problem(units=K, teacher_units=M, activation="linear", rate=eta, batch=batch, noise=noise),
+        TIGHT,
+    )
     rate = -2 * K * eta + (K * eta) ** 2 / batch
     source = (K * eta * noise) ** 2 / batch
     start = 2 * solution["test_loss"].values[0]
@@ -60,14 +54,17 @@ def test_linear_network_follows_its_exact_solution(K, M, batch, noise):
 
 def test_linear_network_ends_at_the_noise_floor():
     eta, noise, K = 0.4, 0.5, 2
-    solution = ld.solve(problem(K, 2, "linear", rate=eta, noise=noise, time=200.0), TIGHT)
+    solution = ld.solve(
+        problem(units=K, teacher_units=2, activation="linear", rate=eta, noise=noise, time=200.0),
+        TIGHT,
+    )
     floor = eta * noise**2 * K / (4 - 2 * eta * K)
     assert solution["test_loss"].values[-1] == pytest.approx(floor, rel=1e-9)
 
 
 @pytest.mark.parametrize(("eta", "diverges"), [(0.99, False), (1.01, True)])
 def test_linear_network_diverges_beyond_its_largest_rate(eta, diverges):
-    solution = ld.solve(problem(2, 2, "linear", rate=eta, time=3000.0), save_at=50)
+    solution = ld.solve(problem(activation="linear", rate=eta, time=3000.0), save_at=50)
     assert (solution.diverged_at is not None) == diverges
     if diverges:
         assert solution["time"].values[-1] < solution.diverged_at <= 3000.0
@@ -78,7 +75,7 @@ def test_linear_network_diverges_beyond_its_largest_rate(eta, diverges):
 
 @pytest.mark.parametrize("K", [1, 2, 3, 5])
 def test_symmetric_plateau_is_a_fixed_point_of_gradient_flow(K):
-    made = problem(K, K, data=ld.Population)
+    made = problem(units=K, supply="population")
     state = (
         np.full((K, K), 1 / (2 * K - 1)),
         np.full((K, K), 1 / np.sqrt(K * (2 * K - 1))),
@@ -115,7 +112,7 @@ def test_perfect_solution_loses_stability_at_the_known_rate(K, critical, batch):
 
     def growth(eta):
         with float64():
-            system, _ = equations(problem(K, K, rate=eta, batch=batch))
+            system, _ = equations(problem(units=K, rate=eta, batch=batch))
             perfect = np.concatenate([np.eye(K)[upper], np.eye(K).ravel()])
             return np.linalg.eigvals(jacobian(system, jnp.asarray(perfect))).real.max()
 
@@ -153,7 +150,15 @@ def test_student_equal_to_teacher_stays_there_without_noise():
 @settings(max_examples=20)
 @given(st.integers(0, 1000), st.sampled_from(["erf", "relu", "linear"]))
 def test_relabelling_student_units_commutes_with_the_flow(seed, activation):
-    made = problem(3, 2, activation, seed=seed, noise=0.3, readout_scale=1.0, train_readout=True)
+    made = problem(
+        units=3,
+        teacher_units=2,
+        activation=activation,
+        seed=seed,
+        noise=0.3,
+        readout_scale=1.0,
+        train_readout=True,
+    )
     order = np.random.default_rng(seed).permutation(3)
     network = made.network
     shuffled = ld.TwoLayer(
@@ -173,7 +178,8 @@ def test_relabelling_student_units_commutes_with_the_flow(seed, activation):
 
 def test_noise_enters_only_the_student_overlaps():
     quiet, loud = (
-        velocity(problem(3, 2, noise=s, train_readout=True, readout_scale=1.0)) for s in (0, 2)
+        velocity(problem(units=3, teacher_units=2, noise=s, train_readout=True, readout_scale=1.0))
+        for s in (0, 2)
     )
     np.testing.assert_array_equal(quiet.R, loud.R)
     np.testing.assert_array_equal(quiet.v, loud.v)
@@ -182,7 +188,9 @@ def test_noise_enters_only_the_student_overlaps():
 
 @pytest.mark.parametrize("activation", ["erf", "relu"])
 def test_covariance_stays_positive_semidefinite_and_symmetric(activation):
-    solution = ld.solve(problem(4, 2, activation, noise=0.2, time=50.0))
+    solution = ld.solve(
+        problem(units=4, teacher_units=2, activation=activation, noise=0.2, time=50.0)
+    )
     T = np.eye(2)
     for Q, R in zip(solution["Q"].values, solution["R"].values, strict=True):
         np.testing.assert_allclose(Q, Q.T, atol=1e-12)
@@ -192,9 +200,9 @@ def test_covariance_stays_positive_semidefinite_and_symmetric(activation):
 
 def test_gradient_flow_is_the_small_rate_limit_of_the_stream():
     """Same time × rate: the difference is the η² term, so it halves with η."""
-    flow = ld.solve(problem(2, 2, data=ld.Population, rate=1.0, time=5.0))["Q"].values[-1]
+    flow = ld.solve(problem(supply="population", rate=1.0, time=5.0))["Q"].values[-1]
     gaps = [
-        np.abs(ld.solve(problem(2, 2, rate=eta, time=5.0 / eta))["Q"].values[-1] - flow).max()
+        np.abs(ld.solve(problem(rate=eta, time=5.0 / eta))["Q"].values[-1] - flow).max()
         for eta in (0.01, 0.005)
     ]
     assert gaps[1] == pytest.approx(gaps[0] / 2, rel=0.05)
@@ -203,7 +211,13 @@ def test_gradient_flow_is_the_small_rate_limit_of_the_stream():
 def test_weight_decay_of_a_linear_unit_is_exact():
     """K = M = 1, linear, flow: Ṙ = η(1 − R − κR)."""
     eta, decay = 0.7, 0.3
-    made = problem(1, 1, "linear", ld.Population, rate=eta, weight_decay=decay)
+    made = problem(
+        units=1,
+        activation="linear",
+        supply="population",
+        rate=eta,
+        weight_decay=decay,
+    )
     solution = ld.solve(made, TIGHT)
     t, start = solution["time"].values, solution["R"].values[0, 0, 0]
     end = 1 / (1 + decay)
@@ -213,7 +227,15 @@ def test_weight_decay_of_a_linear_unit_is_exact():
 
 def test_trained_readout_of_a_linear_unit_conserves_the_balance():
     """For linear units and flow with η = η_v, d(Q_ii − v_i²)/dt = 0."""
-    made = problem(3, 2, "linear", ld.Population, rate=0.4, train_readout=True, readout_scale=0.8)
+    made = problem(
+        units=3,
+        teacher_units=2,
+        activation="linear",
+        supply="population",
+        rate=0.4,
+        train_readout=True,
+        readout_scale=0.8,
+    )
     solution = ld.solve(made, TIGHT)
     balance = np.diagonal(solution["Q"], axis1=1, axis2=2) - solution["v"].values ** 2
     np.testing.assert_allclose(balance, np.broadcast_to(balance[0], balance.shape), atol=1e-10)
@@ -221,7 +243,7 @@ def test_trained_readout_of_a_linear_unit_conserves_the_balance():
 
 def test_readout_rate_defaults_to_the_learning_rate():
     a = problem(train_readout=True, rate=0.4)
-    b = problem(train_readout=True, rate=0.4, readout_learning_rate=0.4)
+    b = problem(train_readout=True, rate=0.4, readout_rate=0.4)
     np.testing.assert_array_equal(ld.solve(a)["v"], ld.solve(b)["v"])
 
 
@@ -237,7 +259,7 @@ def test_piecewise_rate_is_two_trainings_in_a_row():
 
 
 def test_stated_accuracy_bounds_the_error():
-    made = problem(3, 3, time=100.0, noise=0.1)
+    made = problem(units=3, time=100.0, noise=0.1)
     rough, fine = (
         ld.solve(made, ld.OrderParameterODE(rtol=r, atol=1e-3 * r)) for r in (1e-6, 1e-11)
     )
@@ -262,7 +284,7 @@ def test_giving_up_says_how_far_it_came():
 
 
 def test_gradient_of_the_final_error_with_respect_to_the_rate():
-    made = problem(2, 2, time=20.0, noise=0.1, train_readout=True)
+    made = problem(time=20.0, noise=0.1, train_readout=True)
 
     def final(rate):
         training = ld.GradientDescent(rate, time=20.0)
@@ -282,7 +304,7 @@ def test_gradient_of_the_final_error_with_respect_to_the_rate():
 
 
 def test_gradient_without_64_bit_mode_is_refused_with_the_remedy():
-    made = problem(2, 2, time=5.0)
+    made = problem(time=5.0)
 
     def final(rate):
         again = ld.Problem(made.network, made.data, ld.GradientDescent(rate, time=5.0))
@@ -293,21 +315,21 @@ def test_gradient_without_64_bit_mode_is_refused_with_the_remedy():
 
 
 def test_traced_solution_equals_solve():
-    made = problem(2, 3, time=5.0, noise=0.2)
+    made = problem(units=2, teacher_units=3, time=5.0, noise=0.2)
     solution, arrays = ld.solve(made), ld.trace(made)
     for name, values in arrays.items():
         np.testing.assert_allclose(values, solution[name], atol=1e-7)
 
 
 def test_specialisation_counts_the_lead_over_the_second_teacher():
-    solution = ld.solve(problem(2, 2, time=5.0))
+    solution = ld.solve(problem(time=5.0))
     R, Q = solution["R"].values, solution["Q"].values
     cosine = np.sort(np.abs(R) / np.sqrt(np.diagonal(Q, axis1=1, axis2=2))[:, :, None], axis=-1)
     np.testing.assert_allclose(solution["specialisation"], cosine[..., -1] - cosine[..., -2])
 
 
 def test_too_many_units_for_the_memory_are_refused(monkeypatch):
-    made = problem(10, 10)
+    made = problem(units=10)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2**16))
     with pytest.raises(
         ld.NotEnoughMemory, match=r"10 student and 10 teacher units .* 0\.0 GiB are free"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,20 +15,14 @@ from learndyn.sweeps.run import compute_together
 from learndyn.theory import theory_for
 from learndyn.two_layer.stream import OrderParameters, equations
 from learndyn.two_layer.symmetries import parity, symmetric_start
+from tests import problems
+from tests.problems import QUADRATIC
 
-QUADRATIC = ld.Polynomial([0.0, 0.0, 0.5])
 HERMITE_3 = ld.Polynomial([0.0, -3.0, 0.0, 1.0])
+problem = partial(problems.two_layer, rate=1.5, time=400.0)
 
-
-def problem(Q, R, activation="erf", rate=1.5, time=400.0, data=ld.Stream, teacher=None, **network):
-    R = np.asarray(R, float)
-    student = ld.TwoLayer(activation, Q, R, **network)
-    taught = ld.Teacher.orthonormal(teacher or activation, R.shape[1])
-    return ld.Problem(student, data(taught), ld.GradientDescent(rate, time=time))
-
-
-EQUAL = problem(0.25 * np.eye(2), np.full((2, 2), 0.1))
-EVEN = problem([[0.5]], [[0.0]], QUADRATIC, 0.2, 100.0)
+EQUAL = problem(Q=0.25 * np.eye(2), R=np.full((2, 2), 0.1))
+EVEN = problem(Q=[[0.5]], R=[[0.0]], activation=QUADRATIC, rate=0.2, time=100.0)
 
 
 def flat(state):
@@ -50,21 +45,24 @@ def velocity_of(asked):
 
 CASES = {
     "equal units": EQUAL,
-    "three equal units": problem(0.25 * np.eye(3), np.full((3, 2), 0.1)),
+    "three equal units": problem(Q=0.25 * np.eye(3), R=np.full((3, 2), 0.1)),
     "opposite odd units": problem(
-        [[0.3, 0.0], [0.0, 0.3]], [[0.1, 0.2], [-0.1, -0.2]], readout=[1.0, -1.0]
+        Q=[[0.3, 0.0], [0.0, 0.3]], R=[[0.1, 0.2], [-0.1, -0.2]], readout=[1.0, -1.0]
     ),
-    "opposite even units": problem(0.3 * np.eye(2), [[0.1], [-0.1]], QUADRATIC),
+    "opposite even units": problem(Q=0.3 * np.eye(2), R=[[0.1], [-0.1]], activation=QUADRATIC),
     "even units": problem(
-        [[0.5, 0.1], [0.1, 0.4]], np.zeros((2, 2)), QUADRATIC, readout=[0.7, 0.9]
+        Q=[[0.5, 0.1], [0.1, 0.4]], R=np.zeros((2, 2)), activation=QUADRATIC, readout=[0.7, 0.9]
     ),
     "an even teacher": problem(
-        [[0.5]], [[0.0, 0.0]], ld.Polynomial([0.1, 1.0, 0.3]), teacher=QUADRATIC
+        Q=[[0.5]],
+        R=[[0.0, 0.0]],
+        activation=ld.Polynomial([0.1, 1.0, 0.3]),
+        teacher_activation=QUADRATIC,
     ),
-    "one even unit": problem([[0.5, 0.0], [0.0, 0.4]], [[0.3], [0.0]], QUADRATIC),
-    "one teacher unit": problem([[0.5]], [[0.3, 0.0]], QUADRATIC),
+    "one even unit": problem(Q=[[0.5, 0.0], [0.0, 0.4]], R=[[0.3], [0.0]], activation=QUADRATIC),
+    "one teacher unit": problem(Q=[[0.5]], R=[[0.3, 0.0]], activation=QUADRATIC),
     "an odd unit without readout": problem(
-        [[0.5, 0.0], [0.0, 0.4]], [[0.3], [0.0]], readout=[1.0, 0.0], train_readout=True
+        Q=[[0.5, 0.0], [0.0, 0.4]], R=[[0.3], [0.0]], readout=[1.0, 0.0], train_readout=True
     ),
 }
 
@@ -113,16 +111,16 @@ def test_symmetries_are_named(name, words):
 @pytest.mark.parametrize(
     "asked",
     [
-        problem(0.25 * np.eye(2), [[0.1, 0.1], [0.1, 0.1 + 1e-12]]),  # a little off
+        problem(Q=0.25 * np.eye(2), R=[[0.1, 0.1], [0.1, 0.1 + 1e-12]]),  # a little off
         problem(
-            0.25 * np.eye(2), 0.05 * np.eye(2)
+            Q=0.25 * np.eye(2), R=0.05 * np.eye(2)
         ),  # the README's: on its way to units of their own
-        problem(0.25 * np.eye(2), 0.4 * np.eye(2)),
-        problem([[0.5]], [[1e-15]], QUADRATIC),
-        problem([[0.5]], [[0.0]]),  # odd units with a readout: R = 0 is left at once
-        problem(0.25 * np.eye(2), np.full((2, 1), 0.1), readout=[1.0, 0.9]),
-        problem([[0.25, 0.25], [0.25, 0.25]], np.full((2, 1), 0.1)),  # the same unit twice
-        problem([[0.0]], [[0.0]], QUADRATIC),  # without weights
+        problem(Q=0.25 * np.eye(2), R=0.4 * np.eye(2)),
+        problem(Q=[[0.5]], R=[[1e-15]], activation=QUADRATIC),
+        problem(Q=[[0.5]], R=[[0.0]]),  # odd units with a readout: R = 0 is left at once
+        problem(Q=0.25 * np.eye(2), R=np.full((2, 1), 0.1), readout=[1.0, 0.9]),
+        problem(Q=[[0.25, 0.25], [0.25, 0.25]], R=np.full((2, 1), 0.1)),  # the same unit twice
+        problem(Q=[[0.0]], R=[[0.0]], activation=QUADRATIC),  # without weights
     ],
 )
 def test_other_starts_have_no_symmetry(asked):
@@ -202,23 +200,25 @@ def test_the_rate_is_that_at_which_a_start_a_little_off_leaves(start, distance):
 def test_an_odd_unit_without_readout_leaves_at_the_rate_of_its_saddle():
     """R' = ηc v, v' = η_v(c R − d v) near zero, c = (2/π)/√((1+Q)(1+T)) and d = (2/π) arcsin(Q/(1+Q))."""
     options = {"readout": [0.0], "train_readout": True}
-    asked = problem([[0.25]], [[0.0]], rate=1.0, time=100.0, **options)
+    asked = problem(Q=[[0.25]], R=[[0.0]], rate=1.0, time=100.0, **options)
     found = ld.solve(asked).evidence["symmetric_start"]
     c, d = 2 / np.pi / np.sqrt(1.25 * 2), 2 / np.pi * np.arcsin(0.25 / 1.25)
     expected = np.max(np.linalg.eigvals([[0, c], [c, -d]]).real)
     # Quadratic corrections are 1e-3 at the end of the growth that counts, and small in the mean.
     assert found["rate"] == pytest.approx(expected, rel=1e-3)
-    fixed = problem([[0.25]], [[0.0]], rate=1.0, time=100.0, readout=[0.0])
+    fixed = problem(Q=[[0.25]], R=[[0.0]], rate=1.0, time=100.0, readout=[0.0])
     assert "symmetric_start" not in ld.solve(fixed).evidence
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        problem(0.25 * np.eye(2), np.full((2, 1), 0.1), "linear", 0.5, 100.0),
-        problem([[1.0]], [[0.0]], HERMITE_3, 0.01, 100.0),
+        problem(
+            Q=0.25 * np.eye(2), R=np.full((2, 1), 0.1), activation="linear", rate=0.5, time=100.0
+        ),
+        problem(Q=[[1.0]], R=[[0.0]], activation=HERMITE_3, rate=0.01, time=100.0),
         # The same unit twice never becomes two: what is left cannot tell the teacher's units apart, and need not.
-        problem([[0.25, 0.25], [0.25, 0.25]], np.full((2, 2), 0.1)),
+        problem(Q=[[0.25, 0.25], [0.25, 0.25]], R=np.full((2, 2), 0.1)),
     ],
     ids=["linear units", "nothing to learn at linear order", "the same unit twice"],
 )
@@ -233,7 +233,7 @@ def test_a_sweep_says_the_same_as_a_single_solution():
     problems = [
         dataclasses.replace(EVEN, training=ld.GradientDescent(rate, time=100.0))
         for rate in (0.1, 0.2)
-    ] + [problem([[0.5]], [[0.1]], QUADRATIC, 0.2, 100.0)]
+    ] + [problem(Q=[[0.5]], R=[[0.1]], activation=QUADRATIC, rate=0.2, time=100.0)]
     method = theory.methods[0]()
     tasks = [Task(one, theory, method, None, 0, None, None) for one in problems]
     evidence = [result.info["evidence"] for result in compute_together(tasks)]
@@ -259,7 +259,7 @@ def test_compare_says_why_runs_leave_and_when():
 @pytest.mark.slow
 def test_escape_times_of_networks_grow_as_the_logarithm_of_their_size():
     """The slope of the time to |R| = 1/2 in ln N, within three of its standard errors, is 1/(2 · rate)."""
-    asked = problem([[0.38]], [[0.0]], QUADRATIC, 0.2, 80.0)
+    asked = problem(Q=[[0.38]], R=[[0.0]], activation=QUADRATIC, rate=0.2, time=80.0)
     theory = ld.solve(asked)
     sizes, times = np.repeat([100, 3000], 60), []
     for size in (100, 3000):
@@ -279,7 +279,7 @@ def test_escape_times_of_networks_grow_as_the_logarithm_of_their_size():
 @pytest.mark.slow
 def test_networks_without_noise_leave_by_their_rounding_errors():
     asked = problem(
-        0.25 * np.eye(2), np.full((2, 2), 0.1), rate=1.0, time=900.0, data=ld.Population
+        Q=0.25 * np.eye(2), R=np.full((2, 2), 0.1), rate=1.0, time=900.0, supply="population"
     )
     theory = ld.solve(asked)
     assert "networks with weights drawn at random leave" in theory.evidence["warnings"][0]

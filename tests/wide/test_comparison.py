@@ -1,20 +1,20 @@
 """One call for all approximations: good where features hardly move, broken where they do."""
 
+from functools import partial
+
 import pytest
 
 import learndyn as ld
+from tests import problems
 
-
-def problem(activation, richness, rate):
-    training = ld.GradientDescent(rate, steps=30, loss="sum")
-    points = ld.Points.random(4, 8, seed=3)
-    return ld.Problem(ld.Wide(2, activation, richness, centered=True), points, training)
+problem = partial(problems.wide, centered=True, dimension=8, seed=3, steps=30, loss="sum")
 
 
 def test_approximations_are_good_when_lazy_and_break_when_rich():
     """Deviations of linear networks are of order γ_0² (γ_0⁴ for perturbation theory), up to the step of the outputs."""
     lazy, rich = (
-        ld.approximations(problem("linear", g, 0.04), save_at=7).table for g in (0.05, 1.5)
+        ld.approximations(problem(activation="linear", richness=g, rate=0.04), save_at=7).table
+        for g in (0.05, 1.5)
     )
     approximate = ["GradientIndependence", "Perturbative", "StaticKernel"]
     assert (lazy.loc[approximate, "Phi"] < 2).all()
@@ -25,7 +25,13 @@ def test_approximations_are_good_when_lazy_and_break_when_rich():
 
 
 def test_networks_and_what_is_left_out_are_shown():
-    found = ld.approximations(problem("tanh", 1.0, 0.1), size=500, seeds=4, save_at=4, samples=256)
+    found = ld.approximations(
+        problem(activation="tanh", richness=1.0, rate=0.1),
+        size=500,
+        seeds=4,
+        save_at=4,
+        samples=256,
+    )
     assert found.runs is not None
     assert "linear activations only" in found.left_out["Perturbative"]
     assert "Perturbative" not in found.table.index

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +12,12 @@ import pytest
 from learndyn.data import Points
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.problem import Problem
 from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay, GradientDescent, PerStep, Piecewise, as_schedule
 from learndyn.wide import finite as module
 from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite
-from learndyn.wide.network import Wide
 from learndyn.wide.setting import setting
+from tests import problems
 
 N, D, P = 9, 5, 4
 ACTIVATIONS = {
@@ -26,23 +26,8 @@ ACTIVATIONS = {
     "erf": lambda h: jax.scipy.special.erf(h / np.sqrt(2)),
     "linear": lambda h: h,
 }
-
-
-def points(outputs=1, criterion="squared", test_points=0):
-    """Random points; probabilities of classes as targets of the cross-entropy."""
-    made = Points.random(P, D, seed=3, outputs=outputs, test_points=test_points)
-    if criterion != "cross_entropy":
-        return made
-    y = np.random.default_rng(4).dirichlet(np.ones(outputs), P)
-    return Points(made.inputs, y, made.test_inputs)
-
-
-def problem(activation="tanh", depth=2, data=None, rate=0.3, richness=0.7, **options):
-    network = {key: options.pop(key) for key in ("bias", "centered") if key in options}
-    training = GradientDescent(rate, **({} if "time" in options else {"steps": 6}) | options)
-    return Problem(
-        Wide(depth, activation, richness, **network), data or points(test_points=2), training
-    )
+points = partial(problems.points, P, D, 3)
+problem = partial(problems.wide, data=points(test_points=2), richness=0.7)
 
 
 def curves(made, size=N, seed=0, save_at=None, samples=0):
@@ -139,8 +124,15 @@ ROUNDING = 1e-12
 def test_a_step_is_a_gradient_step_of_every_weight(
     activation, depth, bias, criterion, count, reduction
 ):
-    data = points(count, criterion, test_points=2)
-    made = problem(activation, depth, data, bias=bias, criterion=criterion, loss=reduction)
+    data = points(count, classes=criterion == "cross_entropy", test_points=2)
+    made = problem(
+        activation=activation,
+        depth=depth,
+        data=data,
+        bias=bias,
+        criterion=criterion,
+        loss=reduction,
+    )
     first = start(made)
     expected = jax.tree.map(lambda w, F: w + 0.3 * F, first, force(first, made))
     found = trained(made, 1)
@@ -154,10 +146,8 @@ def test_a_step_is_a_gradient_step_of_every_weight(
 def test_momentum_decay_and_schedules_act_as_the_training_rule_says(momentum, centered):
     rate, decay = ExponentialDecay(0.3, 0.2), 0.4
     made = problem(
-        "tanh",
-        2,
-        points(2),
-        rate,
+        data=points(2),
+        rate=rate,
         momentum=momentum,
         weight_decay=decay,
         bias=True,
@@ -176,7 +166,7 @@ def test_momentum_decay_and_schedules_act_as_the_training_rule_says(momentum, ce
 
 
 def test_noise_has_the_variance_of_its_temperature_and_is_new_for_every_weight_and_step():
-    made = problem("tanh", 2, noise=0.5, weight_decay=0.4, bias=True)
+    made = problem(temperature=0.5, weight_decay=0.4, bias=True)
     size, residuals, before = 60, [], start(made, size=60)
     for t in (1, 2):
         after = trained(made, t, size=size)
@@ -202,7 +192,7 @@ def recorded(made, steps, size=N):
 @pytest.mark.parametrize("depth", [1, 3])
 @pytest.mark.parametrize("bias", [False, True])
 def test_the_kernel_is_the_tangent_kernel_of_the_function(depth, bias):
-    made = problem("tanh", depth, points(2, test_points=2), bias=bias)
+    made = problem(depth=depth, data=points(2, test_points=2), bias=bias)
     found = values(curves(made, save_at=[0, 4]))["kernel"]
     scale = made.network.richness**2 * N
     with float64():
@@ -215,7 +205,9 @@ def test_the_kernel_is_the_tangent_kernel_of_the_function(depth, bias):
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_records_are_what_direct_evaluation_gives(activation):
-    made = problem(activation, 2, points(2, test_points=2), bias=True, richness=1.3)
+    made = problem(
+        activation=activation, depth=2, data=points(2, test_points=2), bias=True, richness=1.3
+    )
     steps = [0, 2, 6]
     curve = curves(made, save_at=steps, samples=4)
     found, x = values(curve), made.data.all_inputs()
@@ -270,20 +262,20 @@ def test_one_output_and_no_samples_leave_their_axes_out():
 
 def test_the_first_function_has_the_variance_of_its_features_over_width_and_is_gone_if_centered():
     count, squares = 200, []
-    made = problem("tanh", 2, richness=0.5)
+    made = problem(richness=0.5)
     for seed in range(count):
         found = values(curves(made, 16, seed, save_at=[0]))
         variance = found["Phi"][1, 0, 0, 0, 0] / (0.5**2 * 16)
         squares.append(found["prediction"][0, 0] ** 2 / variance)
     # Given the features f is Gaussian: four standard errors of the mean of squares.
     assert abs(np.mean(squares) - 1) < 4 * np.sqrt(2 / count)
-    centered = values(curves(problem("tanh", 2, centered=True)))
+    centered = values(curves(problem(centered=True)))
     assert np.all(centered["prediction"][0] == 0)
     assert np.all(centered["test_prediction"][0] == 0)
 
 
 def test_initial_weights_are_standard_normal_and_differ_between_seeds():
-    made = problem("tanh", 2, bias=True)
+    made = problem(bias=True)
     one, other = start(made, 0, 80), start(made, 1, 80)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         # Five standard errors of a mean square, and of a mean product.
@@ -294,7 +286,7 @@ def test_initial_weights_are_standard_normal_and_differ_between_seeds():
 def test_a_gram_matrix_gives_networks_with_that_kernel():
     data = points(test_points=2)
     gram = Points(targets=data.targets, gram=data.kernel())
-    depth_one = problem("linear", 1, gram, bias=False)
+    depth_one = problem(activation="linear", depth=1, data=gram, bias=False)
     # E[Φ^1] = K for linear units; at N = 4000 entries have a standard error of at most √(2/N) max K.
     found = values(curves(depth_one, 4000, save_at=[0]))["Phi"][0, 0, :, 0]
     bound = 5 * np.sqrt(2 / 4000) * np.max(np.diagonal(data.kernel()))
@@ -302,7 +294,7 @@ def test_a_gram_matrix_gives_networks_with_that_kernel():
 
 
 OPTIONS = {
-    "descent": {"bias": True, "noise": 0.1, "momentum": 0.5},
+    "descent": {"bias": True, "temperature": 0.1, "momentum": 0.5},
     "flow": {"bias": True, "weight_decay": 0.1, "time": 2.0},
 }
 
@@ -430,7 +422,7 @@ def test_the_time_axis_has_its_names():
 
 
 def test_training_that_diverges_ends_the_curve():
-    made = problem("linear", 2, rate=30.0, steps=40)
+    made = problem(activation="linear", depth=2, rate=30.0, steps=40)
     curve = curves(made)
     assert curve.diverged_at is not None
     assert 1 < curve.diverged_at < 40
@@ -440,10 +432,12 @@ def test_training_that_diverges_ends_the_curve():
     assert curve.observables["Phi"].values.shape[1] == len(curve.times)
 
 
-@pytest.mark.parametrize(("name", "value"), [("momentum", 0.5), ("noise", 0.1)])
-def test_flow_refuses_what_has_no_meaning_in_it(name, value):
-    with pytest.raises(ProblemError, match=f"training.{name}"):
-        curves(problem(time=1.0, **{name: value}))
+@pytest.mark.parametrize(
+    ("field", "rule"), [("momentum", {"momentum": 0.5}), ("noise", {"temperature": 0.1})]
+)
+def test_flow_refuses_what_has_no_meaning_in_it(field, rule):
+    with pytest.raises(ProblemError, match=f"training.{field}"):
+        curves(problem(time=1.0, **rule))
 
 
 def test_more_samples_than_neurons_are_refused():

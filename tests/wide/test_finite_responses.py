@@ -1,35 +1,33 @@
 """Responses of finite wide networks: derivatives of the run, causal, and refused where they mean nothing."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learndyn.data import Points
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.problem import Problem
 from learndyn.simulate import simulate
-from learndyn.training import ExponentialDecay, GradientDescent
+from learndyn.training import ExponentialDecay
 from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite
 from learndyn.wide.finite_responses import Tangents
-from learndyn.wide.network import Wide
 from learndyn.wide.setting import setting
+from tests import problems
 
 N, P, STEPS = 6, 2, 4
-
-
-def problem(activation="tanh", depth=2, outputs=1, bias=False, centered=False, **rule):
-    data = Points.random(P, 3, seed=3, outputs=outputs, test_points=1)
-    if rule.get("criterion") == "cross_entropy":
-        y = np.random.default_rng(4).dirichlet(np.ones(outputs), P)
-        data = Points(data.inputs, y, data.test_inputs)
-    training = GradientDescent(
-        **{"learning_rate": 0.4, "loss": "sum"}
-        | ({} if "time" in rule else {"steps": STEPS})
-        | rule
-    )
-    return Problem(Wide(depth, activation, 1.5, bias, centered), data, training)
+problem = partial(
+    problems.wide,
+    richness=1.5,
+    count=P,
+    dimension=3,
+    seed=3,
+    test_points=1,
+    steps=STEPS,
+    rate=0.4,
+    loss="sum",
+)
 
 
 def curves(made, size=N, save_at=None, **options):
@@ -122,13 +120,13 @@ SETTINGS = {
     "momentum, decay, schedule": {
         "momentum": 0.6,
         "weight_decay": 0.3,
-        "learning_rate": ExponentialDecay(0.5, 0.1),
+        "rate": ExponentialDecay(0.5, 0.1),
         "outputs": 2,
     },
-    "noise": {"noise": 0.1, "bias": True, "activation": "erf"},
+    "noise": {"temperature": 0.1, "bias": True, "activation": "erf"},
     "logistic": {"criterion": "logistic", "centered": True},
     "cross-entropy": {"criterion": "cross_entropy", "outputs": 2, "activation": "erf"},
-    "linear": {"activation": "linear", "outputs": 2, "learning_rate": 0.05},
+    "linear": {"activation": "linear", "outputs": 2, "rate": 0.05},
 }
 
 
@@ -214,7 +212,7 @@ def test_responses_are_causal_and_test_points_act_at_once_only():
 
 @pytest.mark.bitwise
 def test_recorded_steps_and_responses_leave_curves_as_they_are():
-    made = problem(outputs=2, noise=0.1)
+    made = problem(outputs=2, temperature=0.1)
     every, few = curves(made), curves(made, save_at=[1, 3])
     # The products are the same; fewer tangents may be summed in another order.
     np.testing.assert_allclose(every["A"][:, [1, 3]][:, :, :, [1, 3]], few["A"], atol=1e-13)
@@ -229,7 +227,7 @@ def test_recorded_steps_and_responses_leave_curves_as_they_are():
 
 
 def test_linear_units_have_the_mean_of_the_responses_to_all_points():
-    made = problem("linear", learning_rate=0.05)
+    made = problem(activation="linear", rate=0.05)
     with float64():
         known = setting(made, 1)
         x = made.data.all_inputs()
@@ -245,8 +243,8 @@ def test_linear_units_have_the_mean_of_the_responses_to_all_points():
 @pytest.mark.parametrize(
     ("made", "word"),
     [
-        (problem(time=1.0), "flow"),
-        (problem("relu"), "relu"),
+        (problem(steps=None, time=1.0), "flow"),
+        (problem(activation="relu"), "relu"),
         (problem(depth=1), "hidden layer"),
     ],
 )
@@ -256,7 +254,7 @@ def test_responses_without_a_meaning_are_refused(made, word):
 
 
 def test_one_layer_of_linear_units_has_responses():
-    assert set(curves(problem("linear", 1))) >= {"A", "B"}
+    assert set(curves(problem(activation="linear", depth=1))) >= {"A", "B"}
 
 
 def test_responses_that_do_not_fit_in_memory_are_refused():
@@ -266,7 +264,7 @@ def test_responses_that_do_not_fit_in_memory_are_refused():
 
 
 def test_diverged_training_ends_the_responses():
-    made = problem("linear", learning_rate=1.0)
+    made = problem(activation="linear", rate=1.0)
     found = curves(made)
     count = len(found["prediction"])
     assert 1 < count < STEPS + 1

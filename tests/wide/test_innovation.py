@@ -1,9 +1,12 @@
 """The innovation basis and the row recursion have nothing in common, and agree."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import learndyn as ld
+from tests import problems
 
 RULES = {
     "descent": {},
@@ -12,18 +15,24 @@ RULES = {
 }
 
 
-def problem(depth, steps, bias=False, **rule):
-    rng = np.random.default_rng(3)
-    x, y = rng.standard_normal((5, 6)), rng.dirichlet(np.ones(2), 4)
-    training = ld.GradientDescent(ld.PowerDecay(0.06, 0.2), steps=steps, **({"loss": "sum"} | rule))
-    return ld.Problem(ld.Wide(depth, "linear", 0.8, bias), ld.Points(x[:4], y, x[4:]), training)
+_rng = np.random.default_rng(3)
+_inputs, _classes = _rng.standard_normal((5, 6)), _rng.dirichlet(np.ones(2), 4)
+POINTS = ld.Points(_inputs[:4], _classes, _inputs[4:])
+problem = partial(
+    problems.wide,
+    activation="linear",
+    richness=0.8,
+    data=POINTS,
+    rate=ld.PowerDecay(0.06, 0.2),
+    loss="sum",
+)
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_both_forms_agree(depth, rule):
     """To rounding, and the share of 1e-10 below which a direction is dropped."""
-    asked = problem(depth, 30, bias=depth == 1, **RULES[rule])
+    asked = problem(depth=depth, steps=30, bias=depth == 1, **RULES[rule])
     rows, basis = (ld.solve(asked, ld.KernelEvolution(form=f)) for f in ("rows", "innovation"))
     assert basis.evidence["solver"].startswith("innovation")
     for name in ("prediction", "test_prediction", "train_loss", "Phi", "G", "kernel", "alignment"):
@@ -32,10 +41,10 @@ def test_both_forms_agree(depth, rule):
 
 def test_long_runs_take_the_basis_by_themselves():
     """Twelve hundred steps, at the start of which it is the row recursion."""
-    long = ld.solve(problem(2, 1200), save_at=[0, 20, 1200])
+    long = ld.solve(problem(depth=2, steps=1200), save_at=[0, 20, 1200])
     assert long.evidence["solver"].startswith("innovation")
     assert long.evidence["basis"] < 600
-    short = ld.solve(problem(2, 20), save_at=[0, 20])
+    short = ld.solve(problem(depth=2, steps=20), save_at=[0, 20])
     assert short.evidence["solver"].startswith("exact")
     np.testing.assert_allclose(long["prediction"][:2], short["prediction"], rtol=0, atol=1e-8)
     assert np.all(long["train_loss"][1:] < long["train_loss"][0])
@@ -43,7 +52,7 @@ def test_long_runs_take_the_basis_by_themselves():
 
 def test_what_the_basis_cannot_do_is_refused():
     method = ld.KernelEvolution(form="innovation")
-    for asked in (problem(2, 3, noise=0.1), problem(2, 3, bias=True)):
+    for asked in (problem(depth=2, steps=3, temperature=0.1), problem(depth=2, steps=3, bias=True)):
         with pytest.raises(ld.ProblemError, match="must be 'rows'"):
             ld.solve(asked, method)
         assert ld.solve(asked).converged

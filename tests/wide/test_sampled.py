@@ -1,5 +1,7 @@
 """Sampled layers and particles: exact where they must be, and their responses against finite differences."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import t as student_t
@@ -17,19 +19,17 @@ from learndyn.wide.network import Wide
 from learndyn.wide.particles import TrainingRule, move
 from learndyn.wide.sampled import Adjoint, Layer, sweep
 from learndyn.wide.setting import setting
+from tests import problems
 
 RULES = {
     "descent": {},
     "momentum and decay": {"momentum": 0.5, "weight_decay": 0.3},
-    "noise": {"noise": 0.05, "weight_decay": 0.1},
+    "noise": {"temperature": 0.05, "weight_decay": 0.1},
     "logistic": {"criterion": "logistic", "loss": "mean"},
 }
-
-
-def problem(activation, depth, steps=10, richness=0.8, outputs=1, bias=False, rate=0.1, **rule):
-    points = Points.random(3, 4, seed=1, outputs=outputs, test_points=1)
-    training = ld.GradientDescent(rate, steps=steps, **({"loss": "sum"} | rule))
-    return ld.Problem(Wide(depth, activation, richness, bias), points, training)
+problem = partial(
+    problems.wide, steps=10, richness=0.8, rate=0.1, loss="sum", count=3, dimension=4, test_points=1
+)
 
 
 def batch(asked, samples=256, seed=0, **options):
@@ -60,7 +60,7 @@ def test_linear_units_are_sampled_exactly(depth, rule, precision):
     """
     bias = rule == "noise"
     outputs = 1 if rule == "logistic" else 2
-    asked = problem("linear", depth, outputs=outputs, bias=bias, **RULES[rule])
+    asked = problem(activation="linear", depth=depth, outputs=outputs, bias=bias, **RULES[rule])
     made, found = batch(asked, precision=precision)
     exact = solve_linear(made, lambda done: None)
     _, stein = batch(asked, stein=True)
@@ -149,7 +149,7 @@ def test_single_precision_is_enough(depth):
     Errors are some 1e-2 to 1e-3 of the values, and rounding is 2^-24 of these times a growth of up to a hundred; half
     precision, 2^-11, would be beyond.
     """
-    asked = problem("tanh", depth, steps=12, richness=2.0, rate=0.3)
+    asked = problem(activation="tanh", depth=depth, steps=12, richness=2.0, rate=0.3)
     single, double = (
         ld.solve(asked, KernelEvolution(samples=256, batches=4, precision=precision))
         for precision in ("single", "double")
@@ -167,7 +167,7 @@ def test_single_precision_is_enough(depth):
 
 @pytest.mark.parametrize("activation", ["tanh", "erf"])
 def test_adjoint_and_stein_responses_agree(activation):
-    asked = problem(activation, 2, steps=8, richness=1.5, rate=0.3)
+    asked = problem(activation=activation, depth=2, steps=8, richness=1.5, rate=0.3)
     runs = {
         stein: [batch(asked, 1024, seed + 100 * stein, stein=stein)[1].f for seed in range(10)]
         for stein in (False, True)
@@ -177,7 +177,7 @@ def test_adjoint_and_stein_responses_agree(activation):
 
 def test_equal_time_response_matters(monkeypatch):
     """Without the part of B at equal times the outputs of a rich tanh network are wrong by many standard errors."""
-    asked = problem("tanh", 2, steps=8, richness=2.0, rate=0.3)
+    asked = problem(activation="tanh", depth=2, steps=8, richness=2.0, rate=0.3)
     right = [batch(asked, 1024, seed)[1].f[-1] for seed in range(8)]
 
     class Strict(Adjoint):
@@ -196,11 +196,13 @@ def test_equal_time_response_matters(monkeypatch):
 @pytest.mark.parametrize(("activation", "depth"), [("tanh", 1), ("relu", 2), ("erf", 3)])
 def test_norm_of_the_readout_obeys_its_identity(activation, depth):
     """q(t+1) = q(t) + 2ηγ_0² Σ E f + η²γ_0² Σ EΦE for q = ⟨z^L z^L⟩, exact at finite η in every batch."""
-    asked = problem(activation, depth, steps=5, richness=1.3)
+    asked = problem(activation=activation, depth=depth, steps=5, richness=1.3)
     eta, gamma = 0.1, 1.3
     q = []
     for steps in range(6):
-        made, found = batch(problem(activation, depth, steps=max(steps, 1), richness=1.3), 64)
+        made, found = batch(
+            problem(activation=activation, depth=depth, steps=max(steps, 1), richness=1.3), 64
+        )
         last = found.layers[-1]
         if steps:
             q.append(float(np.mean(last.z[0, 0] ** 2)))
@@ -217,7 +219,16 @@ def test_norm_of_the_readout_obeys_its_identity(activation, depth):
 @pytest.mark.parametrize("rule", ["descent", "momentum and decay", "noise"])
 def test_particles_are_the_sampled_layer(rule):
     """One hidden layer by its Markov rule and by the general sweep: the same outputs to the sampling error."""
-    asked = problem("tanh", 1, steps=8, outputs=2, bias=True, richness=1.5, rate=0.2, **RULES[rule])
+    asked = problem(
+        activation="tanh",
+        depth=1,
+        steps=8,
+        outputs=2,
+        bias=True,
+        richness=1.5,
+        rate=0.2,
+        **RULES[rule],
+    )
     general = [batch(asked, 1024, seed)[1].f for seed in range(10)]
     with float64():
         made = setting(asked, 8)
@@ -255,13 +266,13 @@ def test_stein_responses_to_too_many_directions_are_refused(method, activation, 
 
 
 def test_stein_responses_of_several_outputs_need_more_samples():
-    asked = problem("relu", 2, steps=10, outputs=3)
+    asked = problem(activation="relu", depth=2, steps=10, outputs=3)
     with pytest.raises(ld.ProblemError, match=r"at least 1024 for 11 states of 4 points and 3"):
         ld.solve(asked, KernelEvolution(samples=512))
 
 
 def test_too_few_particles_are_refused_by_name():
-    asked = problem("tanh", 1, outputs=2)
+    asked = problem(activation="tanh", depth=1, outputs=2)
     with pytest.raises(
         ld.ProblemError, match=r"KernelEvolution\.samples = 16: must be at least 24"
     ):
@@ -271,7 +282,7 @@ def test_too_few_particles_are_refused_by_name():
 @pytest.mark.parametrize(("activation", "depth"), [("tanh", 2), ("relu", 2), ("erf", 1)])
 def test_lazy_networks_follow_the_static_kernel(activation, depth):
     """γ_0 → 0: corrections are of order γ_0² = 1e-4, the rest is the sampling error."""
-    asked = problem(activation, depth, steps=6, richness=1e-2, rate=0.2)
+    asked = problem(activation=activation, depth=depth, steps=6, richness=1e-2, rate=0.2)
     full = ld.solve(asked, KernelEvolution(samples=1024, batches=8))
     lazy = ld.solve(asked, StaticKernel())
     error = full.standard_error("prediction")
@@ -280,7 +291,7 @@ def test_lazy_networks_follow_the_static_kernel(activation, depth):
 
 
 def test_kernels_are_symmetric_and_positive():
-    made, found = batch(problem("tanh", 2, steps=6), 256)
+    made, found = batch(problem(activation="tanh", depth=2, steps=6), 256)
     size = made.states * made.points
     for layer in found.layers:
         for kernel in (layer.Phi, layer.G):
@@ -291,7 +302,7 @@ def test_kernels_are_symmetric_and_positive():
 
 def test_stein_needs_no_second_derivative():
     """A relu by tracing changes misses the kink, by more than the error."""
-    asked = problem("relu", 2, steps=8, richness=2.0, rate=0.2)
+    asked = problem(activation="relu", depth=2, steps=8, richness=2.0, rate=0.2)
     right = [batch(asked, 1024, seed, stein=True)[1].f[-1] for seed in range(10)]
     wrong = [batch(asked, 1024, seed)[1].f[-1] for seed in range(10)]
     assert not agree(right, wrong)

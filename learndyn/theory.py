@@ -4,10 +4,11 @@ A theory belongs to the types of a problem's three parts. `register` is called w
 packages join through the entry-point group `learndyn.theories`, whose entries are modules to import.
 """
 
+import contextlib
 import dataclasses
 import functools
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,24 @@ def register(theory: Theory) -> Theory:
     """Make a theory known to `solve`, `simulate` and the command."""
     _theories[theory.name] = theory
     return theory
+
+
+@contextlib.contextmanager
+def registered(*some: Theory, alone: bool = False) -> Iterator[None]:
+    """Make theories known within a `with` block only, where each takes the place of a known one of its name.
+
+    With `alone`, no others are known there. Afterwards all is as it was before.
+    """
+    before = {theory.name: theory for theory in theories()}
+    if alone:
+        _theories.clear()
+    try:
+        for theory in some:
+            register(theory)
+        yield
+    finally:
+        _theories.clear()
+        _theories.update(before)
 
 
 def theories() -> list[Theory]:

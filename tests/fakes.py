@@ -43,13 +43,17 @@ def ends(times, first: float, later: float) -> np.ndarray:
     return np.where(times > 0, later, first)
 
 
-def observable(dims: tuple[str, ...], values, words: str = "", **more) -> Observable:
-    """One array of a curve; `more` are its units, its error and whether it is judged."""
-    return Observable(dims, values, words, **more)
+def observable(
+    dims: tuple[str, ...], values, words: str, units: str = "1", judged: bool = True, error=None
+) -> Observable:
+    """One array of a curve."""
+    return Observable(dims, values, words, units, judged, error)
 
 
-def curves(observables: Mapping[str, Any], times, axis: str = "time", **more) -> Curves:
-    """Curves of observables, or of plain arrays along the axis; `more` are diverged_at and evidence."""
+def curves(
+    observables: Mapping[str, Any], times, axis: str = "time", diverged_at=None, evidence=None
+) -> Curves:
+    """Curves of observables, or of plain arrays along the axis."""
 
     def labelled(name: str, values) -> Observable:
         if isinstance(values, Observable):
@@ -57,6 +61,7 @@ def curves(observables: Mapping[str, Any], times, axis: str = "time", **more) ->
         return observable((axis,) if np.ndim(values) else (), values, name.replace("_", " "))
 
     named = {name: labelled(name, values) for name, values in observables.items()}
+    more = {"diverged_at": diverged_at, "evidence": evidence or {}}
     return Curves(named, times, axis, **more)
 
 
@@ -174,7 +179,9 @@ class Fake:
         values = formula(problem, times)
         kept = {name: x for name, x in values.items() if wanted is None or name in wanted}
         # The formulas are correct to a few units in the last place.
-        evidence = {"accuracy": {name: 1e-15 * float(np.max(np.abs(x))) for name, x in kept.items()}}
+        evidence = {
+            "accuracy": {name: 1e-15 * float(np.max(np.abs(x))) for name, x in kept.items()}
+        }
         return curves(kept, times, axis, diverged_at=diverged_at, evidence=evidence)
 
 

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from distributed import LocalCluster, get_worker
 
 import learndyn as ld
 from learndyn.cli.grids import fields_and_values
@@ -175,10 +176,16 @@ def test_as_many_points_at_a_time_as_there_are_workers(learndyn, deep_file, stan
     assert "3 results computed, 0 reused, 0 failed" in outcome.stdout
 
 
-def test_the_scheduler_is_asked_for_by_its_address(learndyn, deep_file, no_work):
+def test_a_scheduler_is_found_by_its_address(learndyn, deep_file, stand_in):
+    # Only on a worker of a cluster there is a worker to be had.
+    fake = stand_in("deep_linear/stream", before=lambda problem: get_worker())
     path = deep_file.with_name("out.nc")
-    outcome = learndyn("sweep", deep_file, *GRID, "-o", path, "--scheduler", "nowhere")
-    assert_refused(outcome, "cannot reach the scheduler nowhere")
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        address = cluster.scheduler_address
+        outcome = learndyn("sweep", deep_file, *GRID, "-o", path, "--scheduler", address)
+    assert outcome.exit_code == 0, outcome.output
+    assert "6 results computed, 0 reused, 0 failed" in outcome.stdout
+    assert len(fake.computed) == 6
 
 
 def test_some_failed_points_do_not_stop_the_others(learndyn, deep_file, tmp_path, giving_up):

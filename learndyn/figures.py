@@ -1,7 +1,8 @@
 """The pictures of the papers, made anew: a registry that the families fill."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from matplotlib.figure import Figure
 
@@ -30,6 +31,20 @@ def register_figure(figure: PaperFigure) -> PaperFigure:
     """Make a picture known to `learndyn figures`."""
     _figures[figure.name] = figure
     return figure
+
+
+@contextlib.contextmanager
+def registered_alone(*some: PaperFigure) -> Iterator[None]:
+    """Within a `with` block these pictures, and no others, are known."""
+    before = {figure.name: figure for figure in figures()}
+    _figures.clear()
+    try:
+        for figure in some:
+            register_figure(figure)
+        yield
+    finally:
+        _figures.clear()
+        _figures.update(before)
 
 
 def figures() -> list[PaperFigure]:

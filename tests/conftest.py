@@ -1,5 +1,6 @@
 """Settings shared by all tests: repeatable examples, no display, no leaked precision."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -25,3 +26,25 @@ def x64_flag_is_left_alone():
     if after != before:
         jax.config.update("jax_enable_x64", before)
         pytest.fail(f"the test left jax_enable_x64 at {after}; it was {before}")
+
+
+@pytest.fixture
+def stand_in():
+    """Put a fake in the place of theories until the test ends: stand_in("two_layer/stream", way="alone").
+
+    Without names it is in the place of all of them.
+    """
+    # Not at the top: the types of what is imported before the tests begin would not be checked.
+    from learndyn.theory import registered, theories
+    from tests.fakes import Fake
+
+    with contextlib.ExitStack() as stack:
+
+        def put(*names: str, **switches) -> Fake:
+            known = {theory.name: theory for theory in theories()}
+            fake = Fake(**switches)
+            some = [fake.in_place_of(known[name]) for name in names or known]
+            stack.enter_context(registered(*some))
+            return fake
+
+        yield put

@@ -5,13 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-import xarray as xr
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 
 import learndyn as ld
-from learndyn import rates
 from tests import problems
+from tests.fakes import ends
 
 LAZY = 1e-4
 RTOL = 1e-3
@@ -27,10 +26,6 @@ def marchenko_pastur(function, ratio: float) -> float:
         return function(x) * (edge * math.sin(angle)) ** 2 / (2 * math.pi * ratio * x)
 
     return quad(integrand, 0, math.pi, epsabs=0, epsrel=1e-10)[0]
-
-
-def must_not_run(*arguments, **options):
-    raise AssertionError("the work was started")
 
 
 @pytest.mark.parametrize("rate", [1e-3, 0.1, 50.0])
@@ -114,15 +109,15 @@ def test_best_rates_transfer_across_widths_in_the_mean_field_parameterisation_on
 
 
 @pytest.fixture
-def final_loss(monkeypatch):
+def final_loss(stand_in):
     """Put a function of the rate in the place of the theory; every rate up to 1 is stable."""
 
     def put(loss):
-        def ends(problem, rate):
-            values = {"train_loss": [1.0, rate], "test_loss": [2.0, loss(rate)]}
-            return xr.Dataset({name: ("step", pair) for name, pair in values.items()})
+        def formula(problem, times):
+            rate = problem.training.learning_rate
+            return {"train_loss": ends(times, 1, rate), "test_loss": ends(times, 2, loss(rate))}
 
-        monkeypatch.setattr(rates, "_ends", ends)
+        stand_in("deep_linear/population", formula=formula)
 
     return put
 
@@ -202,11 +197,12 @@ def test_rates_over_a_field_are_those_of_the_single_problems_with_labels():
         ("network.width", [], "at least one value"),
     ],
 )
-def test_bad_fields_and_values_are_refused_before_any_solution(field, values, words, monkeypatch):
-    monkeypatch.setattr(rates, "solve", must_not_run)
+def test_bad_fields_and_values_are_refused_before_any_solution(field, values, words, stand_in):
+    fake = stand_in()
     made = problem(supply="population", steps=2, width=1.0)
     with pytest.raises(ld.ProblemError, match=words):
         ld.rates_over(made, field, values)
+    assert not fake.worked
 
 
 def test_a_schedule_is_refused():
@@ -225,10 +221,11 @@ def test_a_schedule_is_refused():
         ({"rtol": 0.0}, "rtol = 0.0"),
     ],
 )
-def test_bad_bounds_are_refused(options, words, monkeypatch):
-    monkeypatch.setattr(rates, "solve", must_not_run)
+def test_bad_bounds_are_refused(options, words, stand_in):
+    fake = stand_in()
     with pytest.raises(ld.ProblemError, match=words):
         ld.largest_stable_rate(problem(supply="population", steps=2), **options)
+    assert not fake.worked
 
 
 def test_an_observable_that_is_no_curve_is_refused_with_those_that_are():
@@ -238,20 +235,28 @@ def test_an_observable_that_is_no_curve_is_refused_with_those_that_are():
             ld.best_rate(made, observable=name)
 
 
-@pytest.mark.parametrize(("stable", "words"), [(True, "stable at every"), (False, "unstable at")])
-def test_a_search_without_an_edge_gives_up_and_says_how_far_it_came(stable, words, monkeypatch):
-    monkeypatch.setattr(rates, "_is_stable", lambda problem, rate: stable)
-    with pytest.raises(ld.NotConverged, match=f"{words} .*e[+-][12][0-9]"):
+@pytest.mark.parametrize(("end", "words"), [(1.0, "stable at every"), (1.1, "unstable at")])
+def test_a_search_without_an_edge_gives_up_and_says_how_far_it_came(end, words, stand_in):
+    stand_in(formula=lambda problem, times: {"train_loss": ends(times, 1.0, end)})
+    with pytest.raises(ld.NotConverged, match=f"training is {words} .*e[+-][12][0-9]"):
         ld.largest_stable_rate(problem(supply="population", steps=2))
 
 
-def test_a_rate_whose_curve_is_not_known_stops_the_search_by_name(monkeypatch):
+def test_a_curve_that_diverges_is_unstable_and_never_the_best(stand_in):
+    """The loss falls with the rate up to the last stable one, and is small where training diverges as well."""
+    stand_in(diverges_above=0.3)
+    made = problem(supply="population", steps=2)
+    assert 0.3 * (1 - RTOL) <= ld.largest_stable_rate(made) <= 0.3
+    assert 0.3 * (1 - 2 * RTOL) <= ld.best_rate(made).rate <= 0.3
+
+
+def test_a_rate_whose_curve_is_not_known_stops_the_search_by_name(stand_in):
     """It counts neither as stable nor as unstable."""
 
-    def solve(problem, **options):
+    def gives_up(problem):
         raise ld.NotConverged("the solver gave up")
 
-    monkeypatch.setattr(rates, "solve", solve)
+    stand_in(before=gives_up)
     for search in (ld.best_rate, ld.largest_stable_rate):
         with pytest.raises(ld.NotConverged, match=r"learning rate 0\.05, where the solver gave up"):
             search(problem(supply="population", steps=2))

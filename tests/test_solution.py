@@ -16,8 +16,8 @@ from learndyn.errors import FileError, LearndynError, ProblemError, UnknownObser
 from learndyn.problem import Problem
 from learndyn.solution import Solution, load
 from learndyn.solve import as_dataset
-from learndyn.theory import Curves, Observable
 from tests import problems
+from tests.fakes import curves, observable
 
 TIMES = np.linspace(0.0, 2.0, 5)
 make_problem = partial(problems.two_layer, rate=0.1, time=2.0)
@@ -210,17 +210,24 @@ def test_a_file_of_something_else_is_named_as_such(tmp_path):
         load(tmp_path / "missing.nc")
 
 
-def test_a_file_of_a_later_format_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("learndyn.solution.FORMAT_VERSION", 2)
+def test_a_file_of_a_later_format_says_so(tmp_path):
     make_theory().save(tmp_path / "a.nc")
-    monkeypatch.undo()
+    with netCDF4.Dataset(tmp_path / "a.nc", "a") as file:
+        file.format_version = 2
     with pytest.raises(FileError, match="format version 2, but this learndyn reads version 1"):
         load(tmp_path / "a.nc")
 
 
-def test_an_unknown_kind_of_problem_in_a_file_is_explained(tmp_path, monkeypatch):
-    monkeypatch.setattr(Problem, "to_text", lambda self: "[network]\nkind = 'alien'\n[data]\n")
-    make_theory().save(tmp_path / "a.nc")
+class Alien(Problem):
+    """A problem of another package."""
+
+    def to_text(self):
+        return "[network]\nkind = 'alien'\n[data]\n"
+
+
+def test_an_unknown_kind_of_problem_in_a_file_is_explained(tmp_path):
+    alien = Alien(PROBLEM.network, PROBLEM.data, PROBLEM.training)
+    make_theory(alien).save(tmp_path / "a.nc")
     with pytest.raises(FileError, match="import it first"):
         load(tmp_path / "a.nc")
 
@@ -329,13 +336,13 @@ def make_sampled():
     rng = np.random.default_rng(2)
     two = ("time", "student", "student2")
     observables = {
-        "test_loss": Observable(("time",), rng.random(5), "test loss", error=0.01 * TIMES),
-        "Q": Observable(two, rng.random((5, 2, 2)), "Q", "m²", error=0.1 * rng.random((5, 2, 2))),
-        "exact": Observable(("time",), rng.random(5), "not sampled"),
-        "train_drop": Observable((), 8.5, "time of the drop", judged=False, error=0.02),
-        "test_drop": Observable((), np.nan, "never", judged=False, error=np.nan),
+        "test_loss": observable(("time",), rng.random(5), "test loss", error=0.01 * TIMES),
+        "Q": observable(two, rng.random((5, 2, 2)), "Q", "m²", error=0.1 * rng.random((5, 2, 2))),
+        "exact": observable(("time",), rng.random(5), "not sampled"),
+        "train_drop": observable((), 8.5, "time of the drop", judged=False, error=0.02),
+        "test_drop": observable((), np.nan, "never", judged=False, error=np.nan),
     }
-    return Solution(as_dataset(Curves(observables, TIMES)), PROBLEM, {"kind": "theory"})
+    return Solution(as_dataset(curves(observables, TIMES)), PROBLEM, {"kind": "theory"})
 
 
 def test_standard_errors_stand_beside_their_observables_and_are_none_themselves(tmp_path):
@@ -385,6 +392,6 @@ def test_the_text_of_a_sampled_theory_says_how_well_it_is_known():
 
 
 def test_an_error_of_another_shape_than_its_values_is_refused():
-    wrong = {"a": Observable(("time",), np.ones(5), "a", error=0.1)}
+    wrong = {"a": observable(("time",), np.ones(5), "a", error=0.1)}
     with pytest.raises(ValueError, match="the error of a has the shape"):
-        as_dataset(Curves(wrong, TIMES))
+        as_dataset(curves(wrong, TIMES))

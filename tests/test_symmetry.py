@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +11,8 @@ from scipy.integrate import solve_ivp
 from learndyn.errors import NotConverged
 from learndyn.symmetry import Mirror, SymmetricStart, Symmetry, with_symmetry
 from learndyn.symmetry_words import escape_time, note_on_runs
-from learndyn.theory import Curves, Observable, Theory
+from learndyn.theory import Curves, Theory
+from tests.fakes import bare_theory, curves, observable
 
 MIRROR = Symmetry("a = 0", (Mirror(np.arange(2), np.array([1, -1])),))
 
@@ -43,7 +43,7 @@ def integrated(problem: Toy, method, save_at, seed, report) -> Curves:
     start = [problem.s, problem.a + problem.rounding]
     options = {"rtol": 1e-10, "atol": 1e-25, "method": "DOP853"}
     y = solve_ivp(velocity, (0, times[-1]), start, t_eval=times, **options).y
-    return Curves({"y": Observable(("time", "part"), y.T, "both")}, times)
+    return curves({"y": observable(("time", "part"), y.T, "both")}, times)
 
 
 def symmetric_start(problem: Toy) -> SymmetricStart | None:
@@ -56,23 +56,13 @@ def symmetric_start(problem: Toy) -> SymmetricStart | None:
     )
 
 
-THEORY = Theory(
-    *("toy", object, object, object, "", "", ""),
-    solve=integrated,
-    finite=integrated,
-    methods=(),
-    simulators=(),
-    template=Path(),
-    demo_size=1,
-    demo_seeds=1,
-    symmetries=symmetric_start,
-)
+THEORY = bare_theory(integrated, symmetric_start)
 
 
 def checked(problem: Toy, save_at=None, theory: Theory = THEORY) -> dict:
     """The evidence of a solution."""
-    curves = integrated(problem, None, save_at, 0, None)
-    return with_symmetry(theory, problem, None, save_at, 0, curves).evidence
+    solved = integrated(problem, None, save_at, 0, None)
+    return with_symmetry(theory, problem, None, save_at, 0, solved).evidence
 
 
 def test_the_rate_is_that_of_the_plateau_which_is_reached_later():
@@ -93,9 +83,9 @@ def test_a_fluctuation_of_one_over_the_root_of_the_size_needs_the_escape_time():
     solved = checked(Toy(1.5, time=60.0))["symmetric_start"]
     sizes, reached = (1e6, 1e10), []
     for size in sizes:
-        curves = integrated(Toy(1.5, a=1 / math.sqrt(size), time=60.0), None, None, 0, None)
-        a = np.asarray(curves.observables["y"].values)[:, 1]
-        reached.append(np.interp(0.5, a, np.asarray(curves.times)))
+        moved = integrated(Toy(1.5, a=1 / math.sqrt(size), time=60.0), None, None, 0, None)
+        a = np.asarray(moved.observables["y"].values)[:, 1]
+        reached.append(np.interp(0.5, a, np.asarray(moved.times)))
     first, second = (escape_time(solved, size) for size in sizes)
     assert first is not None
     assert second is not None
@@ -179,15 +169,12 @@ def test_a_sampled_theory_says_when_its_batches_have_left():
     times = np.linspace(0.0, 1.0, 5)
     a, error = np.array([0, 0.01, 0.05, 0.1, 0.1]), np.array([0, 0.01, 0.03, 0.2, 0.2])
     values, errors = (np.stack([np.ones(5), x], axis=1) for x in (a, error))
-    curves = Curves(
-        {"y": Observable(("time", "part"), values, "both", error=errors)},
-        times,
-        evidence={"batches": 5},
-    )
+    y = observable(("time", "part"), values, "both", error=errors)
+    sampled = curves({"y": y}, times, evidence={"batches": 5})
     start = symmetric_start(Toy(1.0))
     assert start is not None
     theory = SimpleNamespace(symmetries=lambda problem: start._replace(moved=None))
-    found = with_symmetry(theory, None, None, None, 0, curves).evidence  # pyright: ignore
+    found = with_symmetry(theory, None, None, None, 0, sampled).evidence  # pyright: ignore
     # √(0.1² + 4·0.2²) is the first beyond a tenth of the largest number, 1; before is √(0.05² + 4·0.03²) = 0.08.
     assert found["symmetric_start"]["left_at"] == 0.75
     assert found["symmetric_start"]["rate"] is None

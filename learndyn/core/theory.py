@@ -112,11 +112,18 @@ def register(theory: Theory | type[Theory]) -> Theory:
 
 
 @contextlib.contextmanager
-def registered(theory: Theory | type[Theory]) -> Iterator[Theory]:
-    """A theory that is known for a while, in the place of one with its name if there is one."""
-    before = dict(_theories)
+def registered(*some: Theory, alone: bool = False) -> Iterator[None]:
+    """Make theories known within a `with` block only, where each takes the place of a known one of its name.
+
+    With `alone`, no others are known there. Afterwards all is as it was before.
+    """
+    before = {theory.name: theory for theory in theories()}
+    if alone:
+        _theories.clear()
     try:
-        yield register(theory)
+        for theory in some:
+            register(theory)
+        yield
     finally:
         _theories.clear()
         _theories.update(before)

@@ -1,6 +1,5 @@
 """A problem that is solved and simulated in a moment, and a way to call the command."""
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -43,14 +42,11 @@ def learndyn():
 
 
 @pytest.fixture
-def substitute(monkeypatch):
-    """Put a function in the place of `solve`, `simulate` or `compare`."""
-
-    def put(name, function):
-        # In the package these names are the functions; the module has to be asked for.
-        monkeypatch.setattr(importlib.import_module(f"learndyn.{name}"), name, function)
-
-    return put
+def no_work(stand_in):
+    """Fails a test in which something is computed or trained."""
+    fake = stand_in()
+    yield
+    assert not fake.worked, "the work was started"
 
 
 @pytest.fixture

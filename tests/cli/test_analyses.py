@@ -39,10 +39,6 @@ def theory_file(deep_file):
     return path
 
 
-def must_not_run(*arguments, **options):
-    raise AssertionError("the work was started")
-
-
 def assert_refused(outcome, *words):
     assert outcome.exit_code == 2, outcome.output
     assert outcome.stdout == ""
@@ -116,9 +112,8 @@ def test_rates_over_words_are_drawn_too(learndyn, deep_file, tmp_path):
     ],
 )
 def test_bad_rates_are_refused_before_the_work(
-    options, words, learndyn, deep_file, monkeypatch, tmp_path
+    options, words, learndyn, deep_file, no_work, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("learndyn.rates.solve", must_not_run)
     monkeypatch.chdir(tmp_path)
     options = [option.format(folder=tmp_path) for option in options]
     assert_refused(learndyn("rates", deep_file, *options), *words)
@@ -130,8 +125,9 @@ def test_a_schedule_has_no_single_best_rate(learndyn, deep_file):
     assert_refused(learndyn("rates", deep_file), "training.learning_rate", "not a schedule")
 
 
-def test_a_search_that_finds_no_edge_has_its_own_exit_code(learndyn, deep_file, monkeypatch):
-    monkeypatch.setattr("learndyn.rates._is_stable", lambda problem, rate: True)
+def test_a_search_that_finds_no_edge_has_its_own_exit_code(learndyn, deep_file, stand_in):
+    # The loss exp(−ηt) falls at every rate.
+    stand_in()
     outcome = learndyn("rates", deep_file)
     assert outcome.exit_code == 3
     assert outcome.stderr.startswith("error: training is stable at every learning rate tried")

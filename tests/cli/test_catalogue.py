@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import learndyn.cli
-from learndyn.figures import PaperFigure
+from learndyn.figures import PaperFigure, registered_alone
 from learndyn.problem import Problem
 from learndyn.theory import theories
 
@@ -30,7 +30,7 @@ COMMANDS = [
 
 
 @pytest.fixture
-def figures(monkeypatch):
+def figures():
     """Two pictures that are made at once; the list of those that were made."""
     made = []
 
@@ -42,8 +42,8 @@ def figures(monkeypatch):
 
         return PaperFigure(name, f"Title of {name}", "A caption.", "Somebody 2025", 0.5, make)
 
-    monkeypatch.setattr("learndyn.figures.figures", lambda: [picture("one"), picture("two")])
-    return made
+    with registered_alone(picture("one"), picture("two")):
+        yield made
 
 
 def test_new_without_a_kind_lists_the_kinds(learndyn):

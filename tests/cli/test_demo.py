@@ -1,28 +1,30 @@
 """`learndyn demo` on quick problems, with and without a theory that fails."""
 
-import dataclasses
-
+import numpy as np
 import pytest
 
-from learndyn.errors import Interrupted
-from learndyn.theory import theories
+from learndyn.theory import registered, theories
+from tests.fakes import Fake, shown
+
+
+def known(name):
+    return {theory.name: theory for theory in theories()}[name]
 
 
 @pytest.fixture
 def quick(problem_file):
     """The theory of the quick problem, with that problem as its example."""
-    (theory,) = (theory for theory in theories() if theory.name == "two_layer/stream")
-    return dataclasses.replace(theory, template=problem_file, demo_size=50, demo_seeds=8)
+    return shown(known("two_layer/stream"), problem_file, 50, 8)
 
 
 @pytest.fixture
-def show(monkeypatch, learndyn, tmp_path):
-    """Run the demo of the given theories; the outcome and the page."""
+def show(learndyn, tmp_path):
+    """Run the demo of the given theories, in the order of their names; the outcome and the page."""
 
-    def call(*shown):
-        monkeypatch.setattr("learndyn.theory.theories", lambda: list(shown))
+    def call(*some):
         path = tmp_path / "report.html"
-        outcome = learndyn("demo", "--output", path)
+        with registered(*some, alone=True):
+            outcome = learndyn("demo", "--output", path)
         return outcome, path.read_text(encoding="utf-8")
 
     return call
@@ -41,41 +43,32 @@ def test_a_failing_theory_does_not_stop_the_others(show, quick, tmp_path):
     bad = tmp_path / "bad.toml"
     text = quick.template.read_text(encoding="utf-8")
     bad.write_text(text.replace("rate = 0.5", "rate = -0.5"), encoding="utf-8")
-    outcome, page = show(dataclasses.replace(quick, name="a/broken", template=bad), quick)
+    outcome, page = show(shown(quick, bad, 50, 8, "a/broken"), quick)
     assert outcome.exit_code == 2
     assert "a/broken: failed" in outcome.stdout
     assert "two_layer/stream: agrees" in outcome.stdout
     assert "learning_rate = -0.5: must be at least 0" in page
 
 
-def test_a_theory_that_differs_has_its_exit_code(show, quick, substitute):
-    from learndyn.compare import compare
-
-    # Without allowance and at this level, nearly every deviation counts.
-    strict = {"level": 0.999999, "finite_size": 0}
-    substitute("compare", lambda theory, runs: compare(theory, runs, **strict))
-    outcome, page = show(quick)
+def test_a_theory_that_differs_has_its_exit_code(show, quick):
+    slower = Fake(trained=lambda problem, times: {"test_loss": np.exp(-0.1 * times)})
+    outcome, page = show(slower.in_place_of(quick))
     assert outcome.exit_code == 1
     assert "two_layer/stream: differs" in outcome.stdout
     assert 'class="differs"' in page
 
 
-def test_ctrl_c_keeps_the_finished_theories(show, quick, substitute):
-    from learndyn.simulate import simulate
-
-    calls = []
-
-    def second_is_interrupted(*arguments, **options):
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise Interrupted
-        return simulate(*arguments, **options)
-
-    substitute("simulate", second_is_interrupted)
-    second, third = (dataclasses.replace(quick, name=f"{name}/other") for name in "bc")
-    outcome, page = show(quick, second, third)
+def test_ctrl_c_keeps_the_finished_theories(show, quick):
+    # Theories of other parts, since those of the same would take each other's problem.
+    second, third = Fake(interrupted_at=0), Fake()
+    others = (
+        second.in_place_of(known("deep_linear/stream"), "u/other"),
+        third.in_place_of(known("neural_ode/stream"), "v/other"),
+    )
+    outcome, page = show(quick, *others)
     assert outcome.exit_code == 130
-    assert len(calls) == 2
+    assert second.trained_networks
+    assert not third.worked
     assert "two_layer/stream: agrees" in outcome.stdout
-    assert "b/other: failed (interrupted)" in outcome.stdout
-    assert "c/other" not in page
+    assert "u/other: failed (interrupted)" in outcome.stdout
+    assert "v/other" not in page

@@ -1,25 +1,20 @@
 """`run`, `solve`, `simulate`, `compare` and `plot` on a quick problem."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from learndyn.errors import Interrupted, NotConverged
+from learndyn.errors import NotConverged
 from learndyn.problem import Problem
-from learndyn.solution import Solution, load
+from learndyn.simulate import simulate
+from learndyn.solution import load
 
 RESULTS = {"theory.nc", "runs.nc", "comparison.csv", "comparison.txt"}
 PICTURES = {"curve.png", "order_parameters.png", "deviations.png"}
-
-
-def must_not_run(*arguments, **options):
-    raise AssertionError("work was started although its result could not be written")
-
-
-def some_seeds(runs: Solution, count: int) -> Solution:
-    return Solution(runs.data.isel(seed=slice(count)), runs.problem, runs.evidence)
 
 
 def test_run_leaves_everything_in_the_folder_and_prints_the_table(finished):
@@ -126,14 +121,9 @@ def test_old_tables_and_pictures_do_not_stay_beside_a_new_theory(learndyn, probl
 @pytest.mark.parametrize("count", [2, 0])
 @pytest.mark.parametrize("command", ["run", "simulate"])
 def test_ctrl_c_keeps_the_finished_networks(
-    command, count, learndyn, problem_file, small, tmp_path, finished, substitute
+    command, count, learndyn, problem_file, small, tmp_path, stand_in
 ):
-    part = some_seeds(load(finished[0] / "runs.nc"), count) if count else None
-
-    def interrupted(*arguments, **options):
-        raise Interrupted(part)
-
-    substitute("simulate", interrupted)
+    stand_in("two_layer/stream", interrupted_at=count)
     output = tmp_path / "out" if command == "run" else tmp_path / "runs.nc"
     path = tmp_path / "out" / "runs.nc" if command == "run" else output
     outcome = learndyn(command, problem_file, *small, "--output", output)
@@ -142,7 +132,9 @@ def test_ctrl_c_keeps_the_finished_networks(
         assert f"interrupted: 2 of 3 networks were finished and are saved in {path}" in (
             outcome.stderr
         )
-        assert load(path)["test_loss"].equals(part["test_loss"])
+        kept = load(path)
+        uninterrupted = simulate(kept.problem, 50, 2, save_at=11)
+        assert kept["test_loss"].equals(uninterrupted["test_loss"])
     else:
         assert "none of the 3 networks was finished" in outcome.stderr
         assert not path.exists()
@@ -161,44 +153,41 @@ def test_ctrl_c_keeps_the_finished_networks(
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_work(
-    arguments, learndyn, problem_file, tmp_path, substitute
+    arguments, learndyn, problem_file, tmp_path, no_work
 ):
-    substitute("solve", must_not_run)
-    substitute("simulate", must_not_run)
     places = {"problem": problem_file, "file": problem_file, "folder": tmp_path}
     outcome = learndyn(*(argument.format(**places) for argument in arguments))
     assert outcome.exit_code == 2, outcome.output
     assert outcome.stderr.startswith("error: cannot write")
 
 
-def test_a_read_only_folder_is_refused_before_the_work(
-    learndyn, problem_file, tmp_path, monkeypatch, substitute
-):
-    substitute("solve", must_not_run)
-    problem = Problem.from_toml(problem_file)
-    monkeypatch.setattr(Problem, "from_toml", lambda path: problem)
-    folder = tmp_path / "read-only"
-    folder.mkdir()
-    folder.chmod(0o555)
+def test_a_read_only_folder_is_refused_before_the_work(learndyn, problem_file, no_work):
     root = os.geteuid() == 0
-    try:
-        if root:
-            # Nothing is read-only to root.
-            os.seteuid(65534)
-        outcome = learndyn("run", problem_file, "--output", folder)
-    finally:
-        if root:
-            os.seteuid(0)
+    # Others may not enter pytest's folders.
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        file = Path(place) / "quick.toml"
+        file.write_bytes(problem_file.read_bytes())
+        folder = Path(place) / "read-only"
+        folder.mkdir(mode=0o555)
+        try:
+            if root:
+                # Nothing is read-only to root.
+                os.seteuid(65534)
+            outcome = learndyn("run", file, "--output", folder)
+        finally:
+            if root:
+                os.seteuid(0)
     assert outcome.exit_code == 2, outcome.output
     assert "cannot write to the folder" in outcome.stderr
     assert "Permission denied" in outcome.stderr
 
 
-def test_a_solver_that_gives_up_has_its_own_exit_code(learndyn, problem_file, substitute):
-    def give_up(*arguments, **options):
+def test_a_solver_that_gives_up_has_its_own_exit_code(learndyn, problem_file, stand_in):
+    def give_up(problem):
         raise NotConverged("the residual is 0.1; try a smaller step")
 
-    substitute("solve", give_up)
+    stand_in(before=give_up)
     outcome = learndyn("solve", problem_file, "-o", problem_file.with_name("theory.nc"))
     assert outcome.exit_code == 3
     assert outcome.stderr == "error: the residual is 0.1; try a smaller step\n"

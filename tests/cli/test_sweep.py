@@ -1,15 +1,15 @@
 """`learndyn sweep`, and `learndyn plot` of a saved sweep."""
 
-import importlib
+import threading
 
 import numpy as np
 import pytest
+from distributed import LocalCluster, get_worker
 
 import learndyn as ld
 from learndyn.cli.grids import fields_and_values
 from learndyn.errors import NotConverged, ProblemError
 from learndyn.sweeps import load_sweep
-from learndyn.sweeps.run import compute
 
 DEEP = """
 [network]
@@ -49,33 +49,15 @@ def saved(tmp_path_factory, learndyn):
 
 
 @pytest.fixture
-def no_work(monkeypatch):
-    """Nothing may be computed."""
-
-    def must_not_run(*arguments, **options):
-        raise AssertionError("the work was started")
-
-    # In the package this name is the function; the module has to be asked for.
-    module = importlib.import_module("learndyn.sweeps.sweep")
-    monkeypatch.setattr(module, "run_all", must_not_run)
-
-
-@pytest.fixture
-def giving_up(monkeypatch):
-    """Let `solve` give up where the learning rate is larger than a number."""
+def giving_up(stand_in):
+    """Let the theory give up where the learning rate is larger than a number."""
 
     def install(largest):
-        def solved(task):
-            if task.problem.training.learning_rate > largest:
+        def give_up(problem):
+            if problem.training.learning_rate > largest:
                 raise NotConverged("the solver gave up")
-            return usual(task)
 
-        def one_by_one(tasks):
-            return [compute(task) for task in tasks]
-
-        usual = importlib.import_module("learndyn.sweeps.run")._solved
-        monkeypatch.setattr("learndyn.sweeps.run._solved", solved)
-        monkeypatch.setattr("learndyn.sweeps.run._together", one_by_one)
+        return stand_in("deep_linear/stream", before=give_up)
 
     return install
 
@@ -148,22 +130,62 @@ def test_the_options_reach_the_sweep(learndyn, deep_file, tmp_path):
     assert data["step"].values.tolist() == [0, 4, 8]
 
 
-def test_the_method_has_its_options_and_the_runs_four_seeds(learndyn, deep_file, monkeypatch):
-    def sweep(problem, over, **options):
-        seen.update(options)
-        raise KeyboardInterrupt
-
-    seen = {}
-    monkeypatch.setattr("learndyn.sweeps.sweep", sweep)
-    monkeypatch.chdir(deep_file.parent)
+def test_the_method_has_its_options_and_the_runs_four_seeds(learndyn, deep_file, stand_in):
+    fake = stand_in("deep_linear/stream")
     options = ["--over", "network.width=1", "--option", "form=rows", "--simulate", "9"]
-    options += ["--scheduler", "local", "--workers", "1", "--retry-failed"]
-    outcome = learndyn("sweep", "deep.toml", *options)
+    outcome = learndyn("sweep", deep_file, *options, "-o", deep_file.with_name("out.nc"))
+    assert outcome.exit_code == 0, outcome.output
+    assert fake.methods == [ld.Causal(form="rows")]
+    assert sorted(fake.trained_networks) == [(9, seed) for seed in range(4)]
+
+
+def test_an_interrupted_sweep_says_how_to_go_on(learndyn, deep_file, stand_in, monkeypatch):
+    def interrupt(problem):
+        if problem.network.width == 2:
+            raise KeyboardInterrupt
+
+    fake = stand_in("deep_linear/stream", before=interrupt)
+    monkeypatch.chdir(deep_file.parent)
+    command = ("sweep", "deep.toml", "--over", "network.width=1,2", "--workers", "1")
+    outcome = learndyn(*command)
     assert outcome.exit_code == 130
     assert "finished points are in sweep.points; the same command goes on" in outcome.stderr
-    assert seen["method"] == ld.Causal(form="rows")
-    assert seen["simulate"] == {"size": 9, "seeds": 4, "first_seed": 0}
-    assert (seen["scheduler"], seen["workers"], seen["retry_failed"]) == ("local", 1, True)
+    fake.before = lambda problem: None
+    outcome = learndyn(*command)
+    assert outcome.exit_code == 0, outcome.output
+    assert "1 results computed, 1 reused, 0 failed" in outcome.stdout
+
+
+def test_failed_points_are_computed_again_only_if_asked_for(learndyn, deep_file, giving_up):
+    fake = giving_up(0.15)
+    command = ("sweep", deep_file, *GRID, "-o", deep_file.with_name("out.nc"))
+    assert "6 results computed, 0 reused, 2 failed" in learndyn(*command).stdout
+    fake.before = lambda problem: None
+    assert "0 results computed, 6 reused, 2 failed" in learndyn(*command).stdout
+    outcome = learndyn(*command, "--retry-failed")
+    assert "2 results computed, 4 reused, 0 failed" in outcome.stdout
+
+
+def test_as_many_points_at_a_time_as_there_are_workers(learndyn, deep_file, stand_in):
+    """Three points wait for each other, whatever the number of cores; two workers would wait in vain."""
+    together = threading.Barrier(3)
+    stand_in("deep_linear/stream", before=lambda problem: together.wait(timeout=30))
+    options = ["--over", "network.width=1,2,3", "--workers", "3"]
+    outcome = learndyn("sweep", deep_file, *options, "-o", deep_file.with_name("out.nc"))
+    assert outcome.exit_code == 0, outcome.output
+    assert "3 results computed, 0 reused, 0 failed" in outcome.stdout
+
+
+def test_a_scheduler_is_found_by_its_address(learndyn, deep_file, stand_in):
+    # Only on a worker of a cluster there is a worker to be had.
+    fake = stand_in("deep_linear/stream", before=lambda problem: get_worker())
+    path = deep_file.with_name("out.nc")
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        address = cluster.scheduler_address
+        outcome = learndyn("sweep", deep_file, *GRID, "-o", path, "--scheduler", address)
+    assert outcome.exit_code == 0, outcome.output
+    assert "6 results computed, 0 reused, 0 failed" in outcome.stdout
+    assert len(fake.computed) == 6
 
 
 def test_some_failed_points_do_not_stop_the_others(learndyn, deep_file, tmp_path, giving_up):

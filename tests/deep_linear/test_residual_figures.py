@@ -1,4 +1,4 @@
-"""The figures of residual networks are registered, can be drawn, and leave out what is not known."""
+"""The figures of residual networks show what they say, and leave out what is not known."""
 
 import math
 from itertools import pairwise
@@ -10,49 +10,15 @@ from learndyn.data import Population
 from learndyn.deep_linear import residual_figures as drawn
 from learndyn.deep_linear.figures import _problem
 from learndyn.deep_linear.network import DeepLinear, ScaledSkip
-from learndyn.figures import figures
 from learndyn.solve import solve
+from tests.test_figures import drawn_tiny
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
 
-# Small enough for seconds; the panels and curves are those of the real figures.
-TINY = {
-    4: {"size": 16, "seeds": 2, "steps": 6},
-    5: {"size": 16, "seeds": 2, "steps": 4, "density": 4},
-}
-
-
-@pytest.mark.parametrize("number", TINY)
-def test_a_figure_is_registered_with_a_caption_and_a_reference(number):
-    figure = {figure.name: figure for figure in figures()}[f"deep-linear-{number}"]
-    assert figure.title
-    assert "Bordelon" in figure.reference
-    assert len(figure.caption) > 100
-    assert 0 < figure.minutes <= 1
-    assert figure.make is getattr(drawn, f"figure_{number}")
-
-
-@pytest.mark.parametrize("number", TINY)
-def test_a_figure_has_labelled_panels_with_positive_theory_lines_and_reports_its_end(number):
-    reported = []
-    figure = getattr(drawn, f"figure_{number}")(reported.append, **TINY[number])
-    assert all(earlier <= later for earlier, later in pairwise(reported))
-    assert reported[-1] == pytest.approx(1.0)
-    assert figure.axes[0].get_ylabel()
-    for panel in figure.axes:
-        assert panel.get_xlabel()
-        assert panel.get_legend() is not None
-        lines = [line for line in panel.lines if line.get_linestyle() != "None"]
-        lines = [y for y in (np.asarray(line.get_ydata()) for line in lines) if len(y)]
-        assert len(lines) >= 4
-        for values in lines:
-            assert np.isfinite(values).all()
-            assert (values > 0).all()
-
 
 def test_a_star_is_at_the_minimum_of_its_line():
-    figure = drawn.figure_5(lambda done: None, **TINY[5])
+    figure, _ = drawn_tiny("deep-linear-5")
     for panel, count in zip(figure.axes, (4, 5), strict=True):
         drawn_lines = [(line, np.asarray(line.get_ydata())) for line in panel.lines]
         lines = [(line, y) for line, y in drawn_lines if len(y) > 1]

@@ -1,50 +1,26 @@
-"""The pictures of the family of neural ODEs are registered, can be drawn, and show what their captions say.
+"""The pictures of the family of neural ODEs show what their captions say.
 
 They are drawn with small finite systems; the lines are the theory at the parameters of the captions.
 """
 
-import functools
-import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.figures import figures
-from learndyn.neural_ode import family_figures as drawn
+from tests.test_figures import drawn_tiny, registered
 
-MAKERS = {
-    "neural-ode-neurons": drawn.neurons,
-    "neural-ode-windows": drawn.windows,
-    "neural-ode-early-stopping": drawn.early_stopping,
-    "neural-ode-next-token": drawn.next_token,
-    "neural-ode-masks": drawn.masks,
-    "neural-ode-context": drawn.context,
-    "neural-ode-stack": drawn.stack,
-}
-SIZE, SEEDS = 16, 2
 ROUNDING = 1e-12
 """Sums of a few thousand terms of order one, along some hundred steps that contract."""
 
 
-@functools.cache
-def picture(name: str):
-    """A figure, drawn once, and what it reported."""
-    reported = []
-    return MAKERS[name](reported.append, size=SIZE, seeds=SEEDS), reported
-
-
 def curve(name: str, panel: int, label: str) -> np.ndarray:
     """The values of the line of this label, or of the one whose label begins so."""
-    found = {str(line.get_label()): line for line in picture(name)[0].axes[panel].lines}
+    found = {str(line.get_label()): line for line in drawn_tiny(name)[0].axes[panel].lines}
     if label not in found:
         (label,) = (one for one in found if one.startswith(label))
     return np.asarray(found[label].get_ydata(), dtype=float)
-
-
-def caption(name: str) -> str:
-    return {figure.name: figure for figure in figures()}[name].caption
 
 
 def by_hand(rate, epochs, data=None, field=((0, 0), (0, 0.8), (0.4, 0)), **network):
@@ -53,39 +29,6 @@ def by_hand(rate, epochs, data=None, field=((0, 0), (0, 0.8), (0.4, 0)), **netwo
     made = ld.NeuralODE(np.array(field, dtype=float), **settings)
     training = ld.GradientDescent(rate, steps=epochs)
     return ld.solve(ld.Problem(made, data or ld.Stream(), training))
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_is_registered_with_its_parameters_and_reference(name):
-    figure = {figure.name: figure for figure in figures()}[name]
-    assert figure.title
-    assert "Urbani" in figure.reference
-    assert 0 < figure.minutes <= 3
-    assert figure.make is MAKERS[name]
-    for parameter in ("G(q, m) = 0.8 q m + 0.4 q²", "μ̂(z) = z", "T = 1", "η = ", "h = ", "m₀ = 0"):
-        assert parameter in figure.caption
-    assert re.search(r"σ\s=\s", figure.caption)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_has_labelled_panels_and_legends_and_reports_its_end(name):
-    figure, reported = picture(name)
-    assert all(earlier <= later for earlier, later in pairwise(reported))
-    assert reported[-1] == pytest.approx(1.0)
-    named = [str(line.get_label()) for panel in figure.axes for line in panel.lines]
-    assert any(f"d = {SIZE}" in label for label in named)
-    for number, panel in enumerate(figure.axes):
-        for line in panel.lines:
-            assert np.isfinite(np.asarray(line.get_ydata(), dtype=float)).all()
-        assert panel.get_title()
-        assert panel.get_xlabel() == "training step a"
-        # Panels that share their vertical axis have its label at the first one.
-        assert panel.get_ylabel() or (
-            number and panel.get_shared_y_axes().joined(panel, figure.axes[0])
-        )
-        texts = [text.get_text() for text in panel.get_legend().get_texts()]
-        assert len(texts) == len(set(texts)) >= 3
 
 
 @pytest.mark.slow
@@ -138,7 +81,7 @@ def test_half_the_sum_of_two_windows_is_learned_long_before_their_order():
 @pytest.mark.slow
 def test_the_test_loss_of_few_noisy_trajectories_has_a_minimum_later_for_more_of_them():
     name = "neural-ode-early-stopping"
-    (axes,) = picture(name)[0].axes
+    (axes,) = drawn_tiny(name)[0].axes
     marks = [line for line in axes.lines if line.get_marker() == "v" and len(line.get_xydata())]
     train = [
         np.asarray(line.get_ydata())
@@ -170,7 +113,7 @@ def test_one_trajectory_teaches_slower_than_fresh_ones_and_ends_elsewhere_with_n
     assert chained[-1] < 1e-4 * chained[0]
     given = {"steps": 5, "noise": 0.1, "teacher_noise": 0.1}
     for label, chain, stationary in zip(words, (True, False), (1.007, 0.963), strict=True):
-        assert f"{stationary}" in caption(name)
+        assert f"{stationary}" in registered(name).caption
         m = curve(name, 1, label)
         theory = by_hand(0.4, 90, ld.Stream(chained=chain), **given)["m"].values
         np.testing.assert_allclose(m, theory[:51], rtol=0, atol=ROUNDING)

@@ -1,86 +1,25 @@
-"""The pictures of neural ODEs are registered, can be drawn, and show what their captions say."""
+"""The pictures of neural ODEs show what their captions say."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from learndyn.data import Dataset, Stream
-from learndyn.figures import figures
 from learndyn.neural_ode import figures as drawn
 from learndyn.neural_ode.inference import stationary_flow
 from learndyn.neural_ode.recovery import recovery
 from learndyn.solve import solve
+from tests.test_figures import drawn_tiny
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
-
-MAKERS = {
-    "neural-ode-2": drawn.figure_2,
-    "neural-ode-gradient": drawn.gradients,
-    "neural-ode-stability": drawn.stability,
-    "neural-ode-chaos": drawn.chaos,
-    "neural-ode-adjoint": drawn.adjoints,
-    "neural-ode-reuse": drawn.reuse,
-}
-# Small enough for seconds; the panels and curves are those of the real figures.
-TINY: dict[str, dict[str, Any]] = {
-    "neural-ode-2": {"sizes": (8, 6), "seeds": 2, "steps": (12, 12)},
-    "neural-ode-gradient": {"size": 6, "seeds": 2, "steps": 11},
-    "neural-ode-stability": {"times": (1.0,), "steps": 30, "size": 6, "seeds": 1},
-    "neural-ode-chaos": {"count": 4, "grids": (0.1, 0.05), "time": 4.0},
-    "neural-ode-adjoint": {"time": 2.0, "short": 0.6, "size": 6, "seeds": 2},
-    "neural-ode-reuse": {"sizes": (6, 8), "seeds": 2, "steps": 4, "examples": (1, 2)},
-}
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    """Every figure and what it reported, drawn once."""
-    found = {}
-    for name, make in MAKERS.items():
-        reported = []
-        found[name] = make(reported.append, **TINY[name]), reported
-    return found
 
 
 def lines(panel) -> dict[str, np.ndarray]:
     """The labelled lines of a panel, as rows x and y."""
     found = [line for line in panel.lines if not str(line.get_label()).startswith("_")]
     return {str(line.get_label()): np.asarray(line.get_xydata()).T for line in found}
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_is_registered_with_a_caption_and_a_reference(name):
-    figure = {figure.name: figure for figure in figures()}[name]
-    assert figure.title
-    assert "Urbani" in figure.reference
-    assert 0 < figure.minutes <= 3
-    assert figure.make is MAKERS[name]
-    trained = (
-        ()
-        if name in ("neural-ode-chaos", "neural-ode-adjoint")
-        else ("η = ", "T = ", "h = ", "σ = ", "d = ")
-    )
-    for parameter in ("G(q, ", "μ̂(z) = z", *trained):
-        assert parameter in figure.caption
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_has_labelled_panels_and_reports_its_end(name, tiny):
-    figure, reported = tiny[name]
-    assert all(earlier <= later for earlier, later in pairwise(reported))
-    assert reported[-1] == pytest.approx(1.0)
-    for number, panel in enumerate(figure.axes):
-        for line in panel.lines:
-            assert np.isfinite(np.asarray(line.get_ydata(), dtype=float)).all()
-        assert panel.get_title()
-        assert panel.get_xlabel()
-        # Panels that share their vertical axis have its label at the first one.
-        assert panel.get_ylabel() or (
-            number and panel.get_shared_y_axes().joined(panel, figure.axes[0])
-        )
 
 
 def test_the_flows_are_those_of_the_captions():
@@ -95,8 +34,8 @@ def test_the_flows_are_those_of_the_captions():
     assert problem.data == Stream()
 
 
-def test_figure_2_has_the_papers_settings_and_starts_without_overlap(tiny):
-    figure, _ = tiny["neural-ode-2"]
+def test_figure_2_has_the_papers_settings_and_starts_without_overlap():
+    figure, _ = drawn_tiny("neural-ode-2")
     for panel, time, ratio, size in zip(figure.axes, (0.5, 1.0), (1.0, 0.75), (8, 6), strict=True):
         problem = drawn.trained(drawn.flow(time, ratio, adjoint="truncated"), 0.1, 12)
         theory, found = solve(problem), lines(panel)
@@ -107,16 +46,16 @@ def test_figure_2_has_the_papers_settings_and_starts_without_overlap(tiny):
         assert [found[label][1, 0] for label in drawn.SYMBOLS.values()] == [1.0, 0.0, 1.0]
 
 
-def test_the_two_gradients_differ_in_the_norm_and_not_in_the_first_overlap(tiny):
+def test_the_two_gradients_differ_in_the_norm_and_not_in_the_first_overlap():
     """By the caption; v of the first step does not depend on the derivative of the confinement."""
-    found = lines(tiny["neural-ode-gradient"][0].axes[1])
+    found = lines(drawn_tiny("neural-ode-gradient")[0].axes[1])
     Q, m = ({kind: found[f"${x}(a)$, {kind}"][1] for kind in ("true", "truncated")} for x in "Qm")
     assert Q["true"][4] - Q["truncated"][4] > 0.15
     assert m["true"][1] == pytest.approx(m["truncated"][1], rel=1e-12)
 
 
-def test_the_marked_rate_is_where_the_radius_is_one(tiny):
-    near = tiny["neural-ode-stability"][0].axes[0]
+def test_the_marked_rate_is_where_the_radius_is_one():
+    near = drawn_tiny("neural-ode-stability")[0].axes[0]
     (dot,) = (line for line in near.lines if line.get_marker() == "o")
     edge = float(np.asarray(dot.get_xdata())[0])
     network = drawn.flow(1.0, 0.75, adjoint="truncated")
@@ -129,8 +68,8 @@ def test_the_marked_rate_is_where_the_radius_is_one(tiny):
     assert inside.max() < 1
 
 
-def test_a_stable_rate_diverges_from_far_with_the_truncated_adjoint_only(tiny):
-    far = tiny["neural-ode-stability"][0].axes[1]
+def test_a_stable_rate_diverges_from_far_with_the_truncated_adjoint_only():
+    far = drawn_tiny("neural-ode-stability")[0].axes[1]
     found = lines(far)
     reached = {label: values[0, -1] for label, values in found.items() if "gradient" in label}
     truncated, near, nearest, true = reached.values()
@@ -178,8 +117,8 @@ def test_one_reused_trajectory_is_fitted_without_learning_and_fresh_ones_teach()
     assert float(final["chained"]["train_loss"][-1]) < test["chained"]
 
 
-def test_the_truncated_adjoint_grows_faster(tiny):
-    figure, _ = tiny["neural-ode-adjoint"]
+def test_the_truncated_adjoint_grows_faster():
+    figure, _ = drawn_tiny("neural-ode-adjoint")
     for panel in figure.axes:
         found = lines(panel)
         assert found["truncated adjoint"][1][0] > found["true adjoint"][1][0]

@@ -30,7 +30,8 @@ class Program:
         package.mkdir(parents=True, exist_ok=True)
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: logged\nVersion: 1\n")
         (package / "entry_points.txt").write_text("[learndyn.theories]\nlogged = logged\n")
-        folders = [str(package.parent), str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
+        here = Path(__file__).parent
+        folders = [*map(str, (package.parent, here, here.parents[1])), os.environ.get("PYTHONPATH")]
         self.log = folder / "log"
         environment = {
             "PYTHONPATH": os.pathsep.join(filter(None, folders)),

@@ -1,13 +1,13 @@
 """Computing tasks: problems of one shape in one call give what each gives alone, and the ways to compute."""
 
-import dataclasses
+import time
 from functools import partial
 
+import distributed
 import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.deep_linear.together import solve_many as solve_deep
 from learndyn.errors import LearndynError, NotConverged, UnknownObservable
 from learndyn.numerics.precision import float64
 from learndyn.paths import changed
@@ -17,6 +17,7 @@ from learndyn.sweeps.run import _ways, compute, compute_together, run_all, shape
 from learndyn.theory import theory_for
 from learndyn.two_layer.ode import OrderParameterODE, solve_many
 from tests import problems
+from tests.fakes import decay, number_of, told_apart
 
 METHOD = OrderParameterODE()
 two_layer = partial(
@@ -27,8 +28,8 @@ deep = partial(
 )
 
 
-def task(problem, method=None, runs=None, theory=None, save_at=None, observables=None):
-    theory = theory or theory_for(problem)
+def task(problem, method=None, runs=None, save_at=None, observables=None):
+    theory = theory_for(problem)
     return Task(problem, theory, method or theory.methods[0](), save_at, 0, runs, observables)
 
 
@@ -105,70 +106,80 @@ def test_what_needs_quadrature_or_jumps_of_another_number_is_not_solved_in_one_c
         assert solve_many(jumps, METHOD, 6, 0) is None
 
 
-def refuses(problems, method, save_at, seed, wanted):
+DEEP = "deep_linear/dataset"
+
+
+def refuses(problems):
     raise NotConverged("not together")
 
 
-def fails(problems, method, save_at, seed, wanted):
+def fails(problems):
     raise ZeroDivisionError("by zero")
 
 
-@pytest.mark.parametrize("many", [refuses, lambda *given: None])
-def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(many):
+@pytest.mark.parametrize("together", [refuses, lambda problems: False])
+def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(together, stand_in):
     problems = [deep(), deep(parameterization="ntk")]
-    theory = dataclasses.replace(theory_for(deep()), many=many)
-    found = compute_together([task(problem, theory=theory) for problem in problems])
+    fake = stand_in(DEEP, formula=told_apart, together=together)
+    found = compute_together([task(problem) for problem in problems])
+    assert fake.groups == [problems]
+    assert fake.computed == problems
     for result, problem in zip(found, problems, strict=True):
         expected = ld.solve(problem)
         assert result.info["evidence"]["accuracy"] == expected.evidence["accuracy"]
+        assert set(result.arrays["test_loss"].values) == {number_of(problem)}
         for name in expected.data.data_vars:
             np.testing.assert_array_equal(result.arrays[name].values, expected[name])
 
 
-def test_a_fault_of_a_theory_is_shown_though_its_problems_could_be_solved_alone():
-    theory = dataclasses.replace(theory_for(deep()), many=fails)
-    for result in compute_together([task(deep(), theory=theory) for _ in range(2)]):
+def test_what_can_be_solved_in_one_call_is_not_solved_one_by_one(stand_in):
+    problems = [deep(), deep(parameterization="ntk")]
+    fake = stand_in(DEEP, formula=told_apart, together=lambda problems: True)
+    found = compute_together([task(problem) for problem in problems])
+    assert fake.groups == [problems]
+    assert fake.computed == []
+    for result, problem in zip(found, problems, strict=True):
+        assert set(result.arrays["test_loss"].values) == {number_of(problem)}
+
+
+def test_a_fault_of_a_theory_is_shown_though_its_problems_could_be_solved_alone(stand_in):
+    stand_in(DEEP, together=fails)
+    for result in compute_together([task(deep()) for _ in range(2)]):
         assert result.info["error"] == "ZeroDivisionError: by zero"
         assert not result.arrays
 
 
 @pytest.mark.parametrize("way", ["threads", "alone", "processes"])
-def test_what_cannot_be_solved_in_one_call_is_finished_point_by_point(monkeypatch, way):
+def test_what_cannot_be_solved_in_one_call_is_finished_point_by_point(stand_in, way):
     """A group that is refused does not wait for its last point, and is computed the way that suits each."""
     begun, order = [], []
-
-    def noted(one):
-        begun.append(len(order))
-        return compute(one)
-
-    theory = dataclasses.replace(
-        theory_for(deep()), many=lambda *given: None, parallel=lambda problem, method: way
+    stand_in(
+        DEEP,
+        together=lambda problems: False,
+        way=way,
+        before=lambda problem: begun.append(len(order)),
     )
-    monkeypatch.setattr(run, "compute", noted)
     method = ld.Causal()
-    some = [task(deep(), method, theory=theory) for _ in range(4)]
+    some = [task(deep(), method) for _ in range(4)]
     run_all(some, None, 1, lambda one, result: order.append(one))
     assert sorted(map(id, order)) == sorted(map(id, some))
+    assert len(begun) == 4
     if way != "threads":
         assert begun == [0, 1, 2, 3]
 
 
-def test_only_the_observables_that_are_kept_are_asked_for():
-    asked = []
+def test_only_the_observables_that_are_kept_are_asked_for(stand_in):
+    def formula(problem, times):
+        return decay(problem, times) | {"train_loss": 1 / (1 + times), "test_drop": 2.0}
 
-    def many(problems, method, save_at, seed, wanted):
-        asked.append(wanted)
-        return solve_deep(problems, method, save_at, seed, wanted)
-
-    theory = dataclasses.replace(theory_for(deep()), many=many)
-    for wanted in (None, ("test_loss", "C_v")):
-        some = [task(deep(), theory=theory, observables=wanted) for _ in range(2)]
-        for result in compute_together(some):
-            expected = ld.solve(deep())
+    fake = stand_in(DEEP, formula=formula, together=lambda problems: True)
+    expected = ld.solve(deep())
+    for wanted in (None, ("test_loss", "test_drop")):
+        for result in compute_together([task(deep(), observables=wanted) for _ in range(2)]):
             assert list(result.arrays) == list(wanted or expected.data.data_vars)
             for name, array in result.arrays.items():
-                np.testing.assert_allclose(array.values, expected[name], rtol=1e-12, atol=1e-13)
-    assert asked == [None, ("test_loss", "C_v")]
+                np.testing.assert_array_equal(array.values, expected[name])
+    assert fake.wanted == [None, ("test_loss", "test_drop")]
 
 
 def test_an_observable_that_is_not_there_is_named_with_its_neighbours():
@@ -178,10 +189,11 @@ def test_an_observable_that_is_not_there_is_named_with_its_neighbours():
         compute_together(some)
 
 
-def test_a_single_problem_is_not_batched():
-    theory = dataclasses.replace(theory_for(deep()), many=refuses)
-    (found,) = compute_together([task(deep(), theory=theory)])
+def test_a_single_problem_is_not_batched(stand_in):
+    fake = stand_in(DEEP, together=fails)
+    (found,) = compute_together([task(deep())])
     assert "error" not in found.info
+    assert fake.groups == []
 
 
 ALIKE = [
@@ -227,31 +239,28 @@ def test_runs_with_a_seed_for_every_core_come_one_at_a_time():
     assert [way for way, _ in _ways([few, many], 2)] == ["threads", "alone"]
 
 
-@pytest.mark.parametrize(("seconds", "cores", "sent"), [(0.0, 2, 0), (9.0, 1, 0), (9.0, 2, 3)])
+@pytest.mark.parametrize(("seconds", "cores", "sent"), [(0.0, 2, 0), (0.2, 1, 0), (0.2, 2, 3)])
 def test_processes_are_started_where_the_first_point_shows_that_it_pays(
-    monkeypatch, seconds, cores, sent
+    monkeypatch, stand_in, seconds, cores, sent
 ):
-    """Four points: three more of 9 s each on two cores save 13.5 s, more than starting takes."""
-    theory = dataclasses.replace(
-        theory_for(deep()), many=None, parallel=lambda problem, method: "processes"
-    )
-    clock, elsewhere, done = [0.0], [], []
+    """Four points: three more of 0.2 s each on two cores save 0.3 s, more than starting is said to take here."""
+    clusters, done = [], []
+    local = distributed.LocalCluster
 
-    def slow(one):
-        clock[0] += seconds
-        return compute(one)
+    def in_this_process(**options):
+        clusters.append((options["n_workers"], len(done)))
+        return local(n_workers=1, processes=False, dashboard_address=None)
 
-    def on_dask(groups, scheduler, workers, report):
-        assert (scheduler, workers) == ("local", cores)
-        elsewhere.extend(groups)
-
-    monkeypatch.setattr(run, "compute", slow)
-    monkeypatch.setattr(run, "_on_dask", on_dask)
-    monkeypatch.setattr(run.time, "perf_counter", lambda: clock[0])
-    some = [task(deep(), theory=theory) for _ in range(4)]
+    # A cluster without processes: they would take seconds to start, and would not know the fake theory.
+    monkeypatch.setattr(distributed, "LocalCluster", in_this_process)
+    monkeypatch.setattr(run, "STARTING", 0.15)
+    fake = stand_in(DEEP, way="processes", before=lambda problem: time.sleep(seconds))
+    some = [task(deep()) for _ in range(4)]
     run_all(some, None, cores, lambda one, result: done.append(one))
-    assert [one for (one,) in elsewhere] == some[4 - sent :]
-    assert [id(one) for one in done] == [id(one) for one in some[: 4 - sent]]
+    assert clusters == ([(cores, 4 - sent)] if sent else [])
+    assert sorted(map(id, done)) == sorted(map(id, some))
+    assert [id(one) for one in done[: 4 - sent]] == [id(one) for one in some[: 4 - sent]]
+    assert len(fake.computed) == 4
 
 
 def test_a_scheduler_that_is_none_is_named():

@@ -1,8 +1,6 @@
-"""The pictures of reused data are registered, can be drawn, and are in the paper's units."""
+"""The pictures of reused data are in the paper's units."""
 
-import functools
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from learndyn.errors import NotConverged
-from learndyn.figures import figures
 from learndyn.solve import solve
 from learndyn.two_layer import reused_figures as drawn
 from learndyn.two_layer.sampling import CausalSampling
@@ -20,21 +17,7 @@ from learndyn.two_layer.time_grid import RARE
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
 
-MAKERS = {
-    "grokking-1": drawn.figure_1,
-    "grokking-2": drawn.figure_2,
-    "grokking-3": drawn.figure_3,
-    "grokking-map": drawn.delay_map,
-}
-# Small enough for seconds; the panels and curves are those of the real figures.
-FEW = {"samples": 16, "batches": 2}
 SETTING = drawn.Setting(0.5, 0.3, 3.0, 20.0)
-TINY = {
-    "grokking-1": {"size": 30, "seeds": 2, "time": 10.0},
-    "grokking-2": {"size": 30, "seeds": 2, "time": 2.0},
-    "grokking-3": {"size": 30, "seeds": 2, "time": 2.0},
-    "grokking-map": {"count": 2, "horizon": 12.0, "gamma": 8.0},
-}
 
 
 class Stub(dict):
@@ -46,40 +29,6 @@ class Stub(dict):
 
     def standard_error(self, name):
         return xr.DataArray(self.errors[name])
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_is_registered_with_a_caption_and_a_reference(name):
-    figure = {figure.name: figure for figure in figures()}[name]
-    assert figure.title
-    assert "HiLD" in figure.reference
-    assert 0 < figure.minutes <= 8
-    assert figure.make is MAKERS[name]
-    for parameter in ("α", "ε", "γ", "A₀", "The paper"):
-        assert parameter in figure.caption
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_has_labelled_panels_and_reports_its_end(name, monkeypatch):
-    # One curve stands for all of the second figure, which differ by their numbers only.
-    found = functools.cache(
-        lambda size, seeds: solved(SETTING._replace(time=2.0), size, seeds, FEW)
-    )
-    solved = drawn._theory_and_runs
-    monkeypatch.setattr(drawn, "_theory_and_runs", lambda _, size, seeds, few: found(size, seeds))
-    reported = []
-    figure = MAKERS[name](reported.append, **TINY[name], **FEW)
-    assert all(earlier <= later for earlier, later in pairwise(reported))
-    assert reported[-1] == pytest.approx(1.0)
-    first = figure.axes[0]
-    for panel in figure.axes:
-        bar = panel.get_label() == "<colorbar>"
-        shared = panel.get_shared_y_axes().joined(first, panel) and panel is not first
-        assert panel.get_xlabel() or bar
-        assert panel.get_ylabel() or shared
-        assert panel.get_title() or bar
-        for line in panel.lines:
-            assert np.isfinite(np.asarray(line.get_ydata(), dtype=float)).all()
 
 
 def test_time_is_the_papers():
@@ -133,38 +82,37 @@ def test_the_response_is_the_papers_and_has_no_diagonal():
     assert sampling < 0.02 * expected
 
 
-def test_steps_are_halved_until_no_sample_explodes(monkeypatch):
-    tried = []
-
-    def fails_twice(problem, method, save_at):
-        tried.append((method.step, method.growth, method.largest_step))
-        if len(tried) < 3:
+def test_steps_are_halved_until_no_sample_explodes(stand_in):
+    def fails_twice(problem):
+        if len(fake.computed) < 3:
             raise NotConverged("single samples explode")
-        return "solved"
 
-    monkeypatch.setattr(drawn, "solve", fails_twice)
+    fake = stand_in("two_layer/dataset", before=fails_twice)
     steps = {"step": 0.4, "growth": 0.1, "largest_step": 0.8}
-    assert drawn._theory(SETTING, steps, {}, None) == "solved"
+    assert drawn._theory(SETTING, steps, {}, None).problem == SETTING.problem()
+    tried = [(method.step, method.growth, method.largest_step) for method in fake.methods]
     assert tried == [(0.4, 0.1, 0.8), (0.2, 0.1, 0.4), (0.1, 0.1, 0.2)]
-    tried[:] = []
+    fake.computed.clear()
     with pytest.raises(NotConverged):
         drawn._theory(SETTING, steps, {}, None, halvings=1)
+    assert len(fake.computed) == 2
 
 
-def test_a_delay_is_relative_to_the_first_loss_and_to_the_labels(monkeypatch):
+def test_a_delay_is_relative_to_the_first_loss_and_to_the_labels(stand_in):
     """Losses 3e^(−t) and 3e^(−t/4) fall below 0.075 at ln 40 and 4 ln 40; a test loss that stays has no delay."""
-    times = np.linspace(0, 20, 2001)
-    train = 3 * np.exp(-times)
 
-    def stub(test):
-        found = Stub(time=times, train_loss=train, test_loss=test, grokking_delay=7.0)
-        monkeypatch.setattr(drawn, "_theory", lambda *_: found)
+    def delays(test_loss):
+        def formula(problem, times):
+            train = 3 * np.exp(-times)
+            return {"train_loss": train, "test_loss": test_loss(times), "grokking_delay": 7.0}
+
+        stand_in("two_layer/dataset", formula=formula)
         return drawn._delays(SETTING, {})
 
-    # Linear interpolation between losses 0.01 apart in time has errors of 1e-5.
-    assert stub(3 * np.exp(-times / 4)) == pytest.approx((7.0, 4.0), rel=1e-4)
+    # Records at t are 0.035 t apart, over which interpolation shifts a drop at t by up to (0.035 t)²/8 times the rate.
+    assert delays(lambda times: 3 * np.exp(-times / 4)) == pytest.approx((7.0, 4.0), rel=6e-4)
     # The labels set the level: a tenth of the first loss is 0.3, which this test loss passes.
-    relative, absolute = stub(3 * np.exp(-times) + 0.1)
+    relative, absolute = delays(lambda times: 3 * np.exp(-times) + 0.1)
     assert relative == 7.0
     assert math.isnan(absolute)
 

@@ -1,6 +1,5 @@
-"""The pictures of wide networks are registered, can be drawn, and show what their captions say."""
+"""The pictures of wide networks show what their captions say."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,67 +7,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from learndyn.data import Points
-from learndyn.figures import figures
 from learndyn.solve import solve
 from learndyn.wide import figures as drawn
 from learndyn.wide.methods import KernelEvolution
+from tests.test_figures import drawn_tiny
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
-
-MAKERS = {
-    "wide-1": drawn.figure_1,
-    "wide-2": drawn.figure_2,
-    "wide-3": drawn.figure_3,
-    "wide-4": drawn.figure_4,
-}
-# Small enough for seconds; the panels and curves are those of the real figures.
-FEW = {"size": 20, "steps": 6}
-TINY = {
-    "wide-1": FEW | {"seeds": 2, "widths": (10, 20), "repeats": 2, "samples": 16, "batches": 2},
-    "wide-2": FEW | {"seeds": 2, "points": 4},
-    "wide-3": FEW | {"seeds": 2, "richnesses": (0.2, 1.0), "samples": 32, "batches": 2},
-    "wide-4": FEW | {"points": 4, "richnesses": (0.5, 1.5)},
-}
-
-
-def drawn_tiny(name):
-    reported = []
-    return MAKERS[name](reported.append, **TINY[name]), reported
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_is_registered_with_a_caption_and_a_reference(name):
-    figure = {figure.name: figure for figure in figures()}[name]
-    assert figure.title
-    assert "Bordelon" in figure.reference
-    assert 0 < figure.minutes <= 1.5
-    assert figure.make is MAKERS[name]
-    for parameter in ("γ₀", "η = ", "P = ", "D = ", "L = ", "N = ", "steps", "aper"):
-        assert parameter in figure.caption
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_figure_has_labelled_panels_and_reports_its_end(name):
-    figure, reported = drawn_tiny(name)
-    assert all(earlier <= later for earlier, later in pairwise(reported))
-    assert reported[-1] == pytest.approx(1.0)
-    labelled = set()
-    for panel in figure.axes:
-        for line in panel.lines:
-            assert np.isfinite(np.asarray(line.get_ydata(), dtype=float)).all()
-        for image in panel.images:
-            assert np.isfinite(np.asarray(image.get_array(), dtype=float)).all()
-        if panel.get_label() == "<colorbar>":
-            assert panel.get_ylabel()
-            continue
-        # The panels of a grid of maps share the labels of its last row and first column.
-        if not panel.images:
-            assert panel.get_title()
-            assert panel.get_xlabel()
-            assert panel.get_ylabel()
-        labelled |= {panel.get_xlabel(), panel.get_ylabel()}
-    assert {drawn.STEP, drawn.LOSS} <= labelled
 
 
 def test_the_alignment_is_the_cosine_over_the_last_axes():

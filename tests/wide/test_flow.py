@@ -5,8 +5,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import learndyn as ld
-from learndyn.theory import Curves, Observable
 from learndyn.wide.flow import Descent, first_step, flow
+from tests.fakes import curves, observable
 
 WHITE = ld.Points(gram=np.eye(3), targets=[1.0, -0.5, 0.8])
 
@@ -88,10 +88,8 @@ def made_up(batches, error):
         dt = 1.0 / states[-1] / first_step(MADE_UP)
         later = states[:, None] > 0
         each = np.stack([(batches(dt, i) + error(dt)) * later * np.ones(3) for i in range(8)])
-        curves = Curves(
-            {"prediction": Observable(("step", "train_point"), each.mean(0), "f")}, states, "step"
-        )
-        return Descent(curves, {"prediction": each})
+        mean = {"prediction": observable(("step", "train_point"), each.mean(0), "f")}
+        return Descent(curves(mean, states, "step"), {"prediction": each})
 
     return flow(MADE_UP, 3, 1e-3, lambda done: None, solve, costly=True)
 

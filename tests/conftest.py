@@ -35,7 +35,7 @@ def stand_in():
     Without names it is in the place of all of them.
     """
     # Not at the top: the types of what is imported before the tests begin would not be checked.
-    from learndyn.theory import registered, theories
+    from learndyn.core.theory import registered, theories
     from tests.fakes import Fake
 
     with contextlib.ExitStack() as stack:

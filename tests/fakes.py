@@ -10,12 +10,17 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from learndyn.numerics.times import resolve_steps, resolve_times
-from learndyn.theory import Curves, Observable, Theory
+from learndyn.core.curves import Curves, Quantity
+from learndyn.core.method import Ensemble
+from learndyn.core.progressing import Progressing
+from learndyn.core.record import Record
+from learndyn.core.theory import Theory
+from learndyn.errors import NoTheory
+from learndyn.training import GradientDescent
 
 Formula = Callable[[Any, np.ndarray], dict]
 """The observables of a problem at some times or steps: arrays along them, or single numbers."""
@@ -43,11 +48,18 @@ def ends(times, first: float, later: float) -> np.ndarray:
     return np.where(times > 0, later, first)
 
 
-def observable(
-    dims: tuple[str, ...], values, words: str, units: str = "1", judged: bool = True, error=None
-) -> Observable:
-    """One array of a curve."""
-    return Observable(dims, values, words, units, judged, error)
+class Labelled(NamedTuple):
+    """One array of a curve: its axes, values, words, and more."""
+
+    dims: tuple[str, ...]
+    values: Any
+    words: str
+    judged: bool = True
+    error: Any = None
+    convention: str = ""
+
+
+observable = Labelled
 
 
 def curves(
@@ -55,35 +67,57 @@ def curves(
 ) -> Curves:
     """Curves of observables, or of plain arrays along the axis."""
 
-    def labelled(name: str, values) -> Observable:
-        if isinstance(values, Observable):
+    def labelled(name: str, values) -> Labelled:
+        if isinstance(values, Labelled):
             return values
-        return observable((axis,) if np.ndim(values) else (), values, name.replace("_", " "))
+        return Labelled((axis,) if np.ndim(values) else (), values, name.replace("_", " "))
 
+    places = {axis: "step", f"{axis}2": "step2"}
     named = {name: labelled(name, values) for name, values in observables.items()}
-    more = {"diverged_at": diverged_at, "evidence": evidence or {}}
-    return Curves(named, times, axis, **more)
+    table = tuple(
+        Quantity(
+            name, tuple(places.get(dim, dim) for dim in x.dims), x.words, x.judged, x.convention
+        )
+        for name, x in named.items()
+    )
+    at = np.asarray([*times, *([] if diverged_at is None else [diverged_at])])
+    return Curves(
+        table,
+        Record(axis, at),
+        {name: np.asarray(x.values) for name, x in named.items()},
+        len(times),
+        errors={name: x.error for name, x in named.items() if x.error is not None},
+        evidence=evidence or {},
+    )
+
+
+def instead_of(theory: Theory, **attributes) -> Theory:
+    """A theory with some of its attributes and methods replaced."""
+    return type("StandIn", (type(theory),), attributes)()
+
+
+class Bare(Theory):
+    """A theory of no parts in particular."""
+
+    name, summary, exactness, reference = "toy", "", "", ""
+    network, data, training = object, object, GradientDescent
+    table, methods, simulators = (), (), ()
+    template, demo_size, demo_seeds = Path(), 1, 1
 
 
 def bare_theory(solve: Callable, symmetries: Callable) -> Theory:
-    """A theory of no parts in particular that is not registered: its solution, and the symmetries of its start."""
-    return Theory(
-        *("toy", object, object, object, "", "", ""),
-        solve=solve,
-        finite=solve,
-        methods=(),
-        simulators=(),
-        template=Path(),
-        demo_size=1,
-        demo_seeds=1,
-        symmetries=symmetries,
-    )
+    """A theory that is not registered: its solution(problem, record), and the symmetries of its start."""
+
+    def solved(self, problem, method, record, seed=0, report=None) -> Curves:
+        return solve(problem, record)
+
+    return instead_of(Bare(), solve=solved, symmetries=lambda self, problem: symmetries(problem))
 
 
 def shown(theory: Theory, template: Path, size: int, seeds: int, name: str | None = None) -> Theory:
     """The theory with another example for `learndyn demo`, and under another name if one is given."""
     example: dict[str, Any] = {"template": template, "demo_size": size, "demo_seeds": seeds}
-    return dataclasses.replace(theory, name=name or theory.name, **example)
+    return instead_of(theory, name=name or theory.name, **example)
 
 
 @dataclasses.dataclass
@@ -125,53 +159,62 @@ class Fake:
 
     def in_place_of(self, theory: Theory, name: str | None = None) -> Theory:
         """The theory with the formula instead of its solution, under its own name unless another is given."""
-        return dataclasses.replace(
+
+        def solve(_, problem, method, record, seed=0, report=None) -> Curves:
+            self.computed.append(problem)
+            self.methods.append(method)
+            self.before(problem)
+            if report is not None:
+                report(1.0)
+            return self._curves(problem, record, self.formula)
+
+        def pays_together(_, problems, method, record) -> bool:
+            self.groups.append(list(problems))
+            return True if self.together is None else self.together(list(problems))
+
+        def solve_many(_, problems, method, record, seed=0, wanted=None) -> list[Curves]:
+            self.wanted.append(wanted)
+            return [self._curves(one, record, self.formula, wanted) for one in problems]
+
+        def train(theory, problem, size, method, record) -> Ensemble:
+            # What there is to observe is known when the formula is.
+            theory.table = self._scattered(problem, record, size, 0).table
+
+            def draw(seed: int) -> Network:
+                self.trained_networks.append((size, seed))
+                return Network(self, self._scattered(problem, record, size, seed), seed)
+
+            return Ensemble(draw, record, 0.0, "fakes", "use fewer")
+
+        def trace(_, problem, method, record) -> dict:
+            raise NoTheory("a fake theory cannot be traced")
+
+        return instead_of(
             theory,
             name=name or theory.name,
-            solve=self._solve,
-            finite=self._finite,
-            many=None if self.together is None else self._many,
-            parallel=lambda problem, method: self.way,
-            trace=None,
-            symmetries=None,
+            table=(),
+            solve=solve,
+            solves_many=lambda _, method: self.together is not None,
+            pays_together=pays_together,
+            solve_many=solve_many,
+            way=lambda _, problem, method: self.way,
+            train=train,
+            trace=trace,
+            symmetries=lambda _, problem: None,
         )
 
-    def _solve(self, problem, method, save_at, seed, report) -> Curves:
-        self.computed.append(problem)
-        self.methods.append(method)
-        self.before(problem)
-        report(1.0)
-        return self._curves(problem, save_at, self.formula)
+    def _scattered(self, problem, record: Record, size: int, seed: int) -> Curves:
+        """The curves of one network."""
+        factor = np.random.default_rng(seed).normal(1, self.scatter / math.sqrt(size))
+        formula = self.trained or self.formula
 
-    def _many(self, problems, method, save_at, seed, wanted) -> list[Curves] | None:
-        assert self.together is not None
-        self.groups.append(problems)
-        self.wanted.append(wanted)
-        if not self.together(problems):
-            return None
-        return [self._curves(problem, save_at, self.formula, wanted) for problem in problems]
+        def scattered(problem, times):
+            return {name: factor * x for name, x in formula(problem, times).items()}
 
-    def _finite(self, problem, size, method, save_at):
-        def run(seed, report) -> Curves:
-            self.trained_networks.append((size, seed))
-            if self.interrupted_at is not None and seed >= self.interrupted_at:
-                _train_until_stopped(report, press=seed == self.interrupted_at)
-            factor = np.random.default_rng(seed).normal(1, self.scatter / math.sqrt(size))
-            formula = self.trained or self.formula
+        return self._curves(problem, record, scattered)
 
-            def scattered(problem, times):
-                return {name: factor * x for name, x in formula(problem, times).items()}
-
-            return self._curves(problem, save_at, scattered)
-
-        return run
-
-    def _curves(self, problem, save_at, formula: Formula, wanted=None) -> Curves:
-        training = problem.training
-        if training.time is None:
-            axis, times = "step", resolve_steps(save_at, training.steps)
-        else:
-            axis, times = "time", resolve_times(save_at, training.time)
+    def _curves(self, problem, record: Record, formula: Formula, wanted=None) -> Curves:
+        axis, times, training = record.axis, record.at, problem.training
         diverged_at = None
         if self.diverges_above < math.inf and training.learning_rate > self.diverges_above:
             half = (len(times) + 1) // 2
@@ -183,6 +226,25 @@ class Fake:
             "accuracy": {name: 1e-15 * float(np.max(np.abs(x))) for name, x in kept.items()}
         }
         return curves(kept, times, axis, diverged_at=diverged_at, evidence=evidence)
+
+
+class Network(Progressing):
+    """A finite network whose curves are known."""
+
+    def __init__(self, fake: Fake, known: Curves, seed: int):
+        self.fake, self.known, self.seed = fake, known, seed
+
+    def advance(self, states, report):
+        stop = self.fake.interrupted_at
+        if stop is not None and self.seed >= stop:
+            _train_until_stopped(report, press=self.seed == stop)
+        return self.known.count
+
+    def arrays(self):
+        return self.known.arrays
+
+    def observe(self):
+        return self.known.arrays
 
 
 def _train_until_stopped(report: Callable[[float], None], press: bool) -> None:

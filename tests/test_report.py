@@ -10,10 +10,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from learndyn.compare import Comparison
+from learndyn.core.theory import theories
 from learndyn.problem import Problem
 from learndyn.report import Chapter, html_report
 from learndyn.solution import Solution
-from learndyn.theory import theories
 
 VOID = {"meta", "img", "br"}
 

@@ -4,8 +4,8 @@ import psutil
 import pytest
 
 import learndyn as ld
+from learndyn.core.theory import Trainer, theory_for
 from learndyn.numerics.precision import float64
-from learndyn.theory import Trainer, theory_for
 
 TRAINING = ld.GradientDescent(0.1, steps=3)
 ONLINE = ld.TwoLayer("erf", Q=[[0.5]], R=[[0.1]]), ld.Teacher("erf", T=[[1.0]])

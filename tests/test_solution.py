@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from learndyn.activations import Custom
+from learndyn.core.solve import as_dataset
 from learndyn.errors import FileError, LearndynError, ProblemError, UnknownObservable
 from learndyn.problem import Problem
 from learndyn.solution import Solution, load
-from learndyn.solve import as_dataset
 from tests import problems
 from tests.fakes import curves, observable
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from learndyn.core.theory import Curves, Theory
 from learndyn.errors import NotConverged
 from learndyn.symmetry import Mirror, SymmetricStart, Symmetry, with_symmetry
 from learndyn.symmetry_words import escape_time, note_on_runs
-from learndyn.theory import Curves, Theory
 from tests.fakes import bare_theory, curves, observable
 
 MIRROR = Symmetry("a = 0", (Mirror(np.arange(2), np.array([1, -1])),))

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
+from learndyn.core.theory import registered, theories
 from learndyn.figures import PaperFigure, figures, registered_alone
-from learndyn.theory import registered, theories
 from tests.fakes import Fake
 
 

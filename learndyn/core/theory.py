@@ -8,12 +8,12 @@ import abc
 import contextlib
 import functools
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from learndyn.core.curves import Curves, Table
-from learndyn.core.method import Ensemble, Method, Simulator
+from learndyn.core.method import Ensemble, Method, Simulator, Way
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.errors import NoTheory, ProblemError
@@ -79,6 +79,29 @@ class Theory(abc.ABC):
     ) -> Curves:
         """The limit at the recorded states."""
         return method.solve(problem, record, seed, report or (lambda done: None))
+
+    def solves_many(self, method: Method) -> bool:
+        """Whether a method has a way to solve several problems in one call."""
+        return type(method).solve_many is not Method.solve_many
+
+    def pays_together(self, problems: Sequence, method: Method, record: Record) -> bool:
+        """Whether `solve_many` is faster than one problem after the other, for these."""
+        return method.pays_together(problems, record)
+
+    def solve_many(
+        self,
+        problems: Sequence,
+        method: Method,
+        record: Record,
+        seed: int = 0,
+        wanted: Sequence[str] | None = None,
+    ) -> list[Curves]:
+        """The limits of problems that differ in numbers only; observables that are not `wanted` may be left out."""
+        return method.solve_many(problems, record, seed, wanted)
+
+    def way(self, problem, method: Method) -> Way:
+        """How several problems are best solved at a time."""
+        return method.way(problem)
 
     def train(self, problem, size: int, method: Simulator, record: Record) -> Ensemble:
         """The finite networks of a size."""

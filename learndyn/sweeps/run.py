@@ -95,12 +95,12 @@ def _together(tasks: list[Task]) -> list[Point] | None:
         return [compute(tasks[0])]
     first, theory, start = tasks[0], _theory(tasks[0]), time.perf_counter()
     problems, method, wanted = [task.problem for task in tasks], _method(first), first.observables
-    if not method.pays_together(problems, first.record):
+    if not theory.pays_together(problems, method, first.record):
         return None
     given = (method, first.record, first.seed)
     try:
         with float64():
-            curves = method.solve_many(problems, first.record, first.seed, wanted)
+            curves = theory.solve_many(problems, *given, wanted)
             pairs = zip(problems, curves, strict=True)
             curves = [with_symmetry(theory, problem, *given, one) for problem, one in pairs]
     except LearndynError:
@@ -143,7 +143,7 @@ def run_all(tasks: list[Task], scheduler: str | None, workers: int | None, done:
         ways[way].append(group)
     refused, ways["threads"] = _in_threads(ways["threads"], cores, done), []
     for task in refused:
-        ways[_method(task).way(task.problem)].append([task])
+        ways[_theory(task).way(task.problem, _method(task))].append([task])
     # What uses all cores by itself comes one after the other, in this thread.
     for (task,) in ways["alone"]:
         done(task, compute(task))
@@ -167,10 +167,10 @@ def _ways(tasks: list[Task], cores: int) -> Iterator[tuple[str, list[Task]]]:
         if task.runs is not None:
             # Seeds run on threads of their own, so that points come one at a time unless there are few seeds.
             yield "threads" if task.runs.seeds < cores else "alone", [task]
-        elif type(_method(task)).solve_many is not Method.solve_many:
+        elif _theory(task).solves_many(_method(task)):
             groups.setdefault((_theory(task).name, *shape_of(task)), []).append(task)
         else:
-            yield _method(task).way(task.problem), [task]
+            yield _theory(task).way(task.problem, _method(task)), [task]
     for group in groups.values():
         length = min(TOGETHER, max(1, -(-len(group) // cores)))
         for first in range(0, len(group), length):

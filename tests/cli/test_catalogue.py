@@ -9,9 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import learndyn.cli
+from learndyn.core.theory import theories
 from learndyn.figures import PaperFigure, registered_alone
 from learndyn.problem import Problem
-from learndyn.theory import theories
 
 COMMANDS = [
     "new",

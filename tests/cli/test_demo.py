@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from learndyn.theory import registered, theories
+from learndyn.core.theory import registered, theories
 from tests.fakes import Fake, shown
 
 

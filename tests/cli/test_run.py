@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from learndyn.core.simulate import simulate
 from learndyn.errors import NotConverged
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
 from learndyn.solution import load
 
 RESULTS = {"theory.nc", "runs.nc", "comparison.csv", "comparison.txt"}

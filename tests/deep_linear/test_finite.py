@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from learndyn.core.simulate import simulate
 from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream
 from learndyn.deep_linear.delayed import DELAY
 from learndyn.deep_linear.finite import Descent, draw, finite, spec
@@ -15,7 +16,6 @@ from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
 from learndyn.numerics.times import resolve_steps
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay, GradientDescent
 from tests import problems
 

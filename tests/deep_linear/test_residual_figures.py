@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from learndyn.core.solve import solve
 from learndyn.data import Population
 from learndyn.deep_linear import residual_figures as drawn
 from learndyn.deep_linear.figures import _problem
 from learndyn.deep_linear.network import DeepLinear, ScaledSkip
-from learndyn.solve import solve
 from tests.test_figures import drawn_tiny
 
 # Pictures take minutes in all.

@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-
-import learndyn as ld
 from learndyn.deep_linear.causal import solve
 from learndyn.deep_linear.together import solve_many
+
+import learndyn as ld
+from learndyn.core.theory import theory_for
 from learndyn.numerics.precision import float64
 from learndyn.paths import changed
-from learndyn.theory import theory_for
 from tests import problems
 from tests.deep_linear.test_rows import SETTINGS
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from learndyn.core.solve import solve
 from learndyn.data import Dataset, Stream
 from learndyn.neural_ode import figures as drawn
 from learndyn.neural_ode.inference import stationary_flow
 from learndyn.neural_ode.recovery import recovery
-from learndyn.solve import solve
 from tests.test_figures import drawn_tiny
 
 # Pictures take minutes in all.

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from learndyn.activations import Polynomial, as_activation
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import as_dataset
 from learndyn.data import Dataset, Stream
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory, rates_of
@@ -27,8 +29,6 @@ from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
 from learndyn.problem import Problem
-from learndyn.simulate import simulate
-from learndyn.solve import as_dataset
 from learndyn.training import GradientDescent, PerStep
 from tests import problems
 from tests.problems import ALL_TERMS, MU, NO_FIELD, PAPER

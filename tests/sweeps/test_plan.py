@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from learndyn.core.theory import theory_for
 from learndyn.errors import NoTheory, ProblemError
 from learndyn.sweeps import plan
 from learndyn.sweeps.plan import (
@@ -23,7 +24,6 @@ from learndyn.sweeps.plan import (
     runs_of,
     tasks_of,
 )
-from learndyn.theory import theory_for
 from tests import problems
 
 linear = partial(

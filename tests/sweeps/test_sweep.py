@@ -199,7 +199,9 @@ def test_finished_points_are_reused_and_only_new_ones_computed(tmp_path, counted
     assert [problem.training.learning_rate for problem in counted.computed[3:]] == [0.05]
     assert (more.evidence["computed"], more.evidence["reused"]) == (1, 3)
     for rate in (0.05, *RATES):
-        assert set(more["test_loss"].sel(learning_rate=rate).values) == {number_of(linear(rate=rate))}
+        assert set(more["test_loss"].sel(learning_rate=rate).values) == {
+            number_of(linear(rate=rate))
+        }
     over_rates(store=tmp_path, seed=1)
     assert len(counted.computed) == 7
 

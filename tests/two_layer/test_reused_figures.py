@@ -8,8 +8,8 @@ import xarray as xr
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from learndyn.core.solve import solve
 from learndyn.errors import NotConverged
-from learndyn.solve import solve
 from learndyn.two_layer import reused_figures as drawn
 from learndyn.two_layer.sampling import CausalSampling
 from learndyn.two_layer.time_grid import RARE

@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import brentq
 
 import learndyn as ld
+from learndyn.core.theory import theory_for
 from learndyn.numerics.precision import float64
 from learndyn.sweeps.plan import Task
 from learndyn.sweeps.run import compute_together
-from learndyn.theory import theory_for
 from learndyn.two_layer.stream import OrderParameters, equations
 from learndyn.two_layer.symmetries import parity, symmetric_start
 from tests import problems

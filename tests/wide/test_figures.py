@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from learndyn.core.solve import solve
 from learndyn.data import Points
-from learndyn.solve import solve
 from learndyn.wide import figures as drawn
 from learndyn.wide.methods import KernelEvolution
 from tests.test_figures import drawn_tiny

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from learndyn.core.simulate import simulate
 from learndyn.data import Points
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay, GradientDescent, PerStep, Piecewise, as_schedule
 from learndyn.wide import finite as module
 from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from learndyn.core.simulate import simulate
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.simulate import simulate
 from learndyn.training import ExponentialDecay
 from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite
 from learndyn.wide.finite_responses import Tangents

@@ -4,7 +4,8 @@ import psutil
 import pytest
 
 import learndyn as ld
-from learndyn.core.theory import Trainer, theory_for
+from learndyn.core.record import Record
+from learndyn.core.theory import theory_for
 from learndyn.numerics.precision import float64
 
 TRAINING = ld.GradientDescent(0.1, steps=3)
@@ -30,12 +31,12 @@ def test_memory_is_asked_for_as_many_networks_as_train_at_a_time(name, cores, mo
     theory = theory_for(problem)
     assert theory.name == name
     with float64():
-        trainer = theory.finite(problem, 60, theory.simulators[0](), None)
-    assert isinstance(trainer, Trainer)
+        record = Record.of(problem.training)
+        ensemble = theory.train(problem, 60, theory.simulator(None), record)
     monkeypatch.setattr("os.cpu_count", lambda: cores)
 
     def free(networks: float) -> None:
-        memory = psutil.virtual_memory()._replace(available=networks * trainer.bytes)
+        memory = psutil.virtual_memory()._replace(available=networks * ensemble.bytes)
         monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
 
     free(1.01)

@@ -20,11 +20,11 @@ def covariance_root(C: np.ndarray, *, rank: bool = False) -> np.ndarray:
     return F[:, kept] if rank else F
 
 
-def inverse_root(F: np.ndarray) -> np.ndarray:
+def whitener(F: np.ndarray) -> np.ndarray:
     """(F⁺)ᵀ = F_ik/Σ_j F_jk², the transposed pseudo-inverse of orthogonal columns; zero columns stay zero.
 
-    For F of `covariance_root` it is a root of the pseudo-inverse of C, and y with ⟨y xᵀ⟩ = R for x = F ξ has the part
-    R (F⁺)ᵀ ξ.
+    For F of `covariance_root` it is a root of the pseudo-inverse of C: x with covariance C is F ξ with ξ = F⁺x, and of
+    y with ⟨y xᵀ⟩ = R the part along ξ is R (F⁺)ᵀ ξ.
     """
     square = np.sum(F**2, axis=0)
     return F / np.where(square > 0, square, 1.0)

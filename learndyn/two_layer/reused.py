@@ -31,7 +31,7 @@ import equinox as eqx
 import numpy as np
 
 from learndyn.activations.values import with_curvature
-from learndyn.numerics.covariance import covariance_root, inverse_root
+from learndyn.numerics.covariance import covariance_root, whitener
 from learndyn.numerics.gram import gram
 from learndyn.numerics.lower import compiled
 from learndyn.numerics.normals import QuasiNormals
@@ -84,7 +84,7 @@ class WeightProcess:
         self.setting = setting
         self.root = covariance_root(np.asarray(setting.made.T))
         """w* = root ξ."""
-        along = setting.R @ inverse_root(self.root)
+        along = setting.R @ whitener(self.root)
         self.W = np.zeros((n, K, M + K + (n - 1) * K))
         self.W[0, :, :M] = along
         self.W[0, :, M : M + K] = covariance_root(setting.Q - along @ along.T)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from learndyn.numerics.covariance import NEGLIGIBLE, covariance_root, inverse_root, lower_root
+from learndyn.numerics.covariance import NEGLIGIBLE, covariance_root, lower_root, whitener
 
 CASES = [(1, 1), (4, 4), (4, 2), (7, 1), (5, 0)]
 
@@ -33,9 +33,9 @@ def test_the_rank_is_the_number_of_columns_on_demand(size, rank):
 
 
 @pytest.mark.parametrize(("size", "rank"), CASES)
-def test_the_inverse_root_is_that_of_the_pseudo_inverse(size, rank):
+def test_the_whitener_is_a_root_of_the_pseudo_inverse(size, rank):
     C = covariance(size, rank, 1)
-    W = inverse_root(covariance_root(C))
+    W = whitener(covariance_root(C))
     np.testing.assert_allclose(W @ W.T, np.linalg.pinv(C, 1e-10), atol=1e-10)
 
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from learndyn.activations import Custom
-from learndyn.core.solve import as_dataset
 from learndyn.errors import FileError, LearndynError, ProblemError, UnknownObservable
 from learndyn.problem import Problem
-from learndyn.solution import Solution, load
+from learndyn.solution import Solution, as_dataset, load
 from tests import problems
-from tests.fakes import curves, observable
+from tests.fakes import Bare, curves, observable
 
 TIMES = np.linspace(0.0, 2.0, 5)
 make_problem = partial(problems.two_layer, rate=0.1, time=2.0)
@@ -27,7 +26,7 @@ PROBLEM = make_problem()
 
 def make_theory(problem=PROBLEM, **evidence):
     rng = np.random.default_rng(0)
-    loss = {"long_name": "test loss ½⟨(y − ŷ)²⟩", "units": "1"}
+    loss = {"long_name": "test loss ½⟨(y − ŷ)²⟩", "convention": "clean labels"}
     data = xr.Dataset(
         {
             "test_loss": ("time", rng.random(5), loss),
@@ -53,7 +52,7 @@ def assert_same(a: Solution, b: Solution):
         assert variable.dtype == b.data.variables[name].dtype
     assert a.problem == b.problem
     assert a.evidence == b.evidence
-    assert (a.converged, a.diverged_at) == (b.converged, b.diverged_at)
+    assert a.diverged_at == b.diverged_at
 
 
 def test_saving_loses_nothing(tmp_path):
@@ -79,7 +78,7 @@ def test_saving_loses_nothing(tmp_path):
         {"title": "a title"},
     )
     evidence = {"kind": "simulation", "size": 3, "a": {"b": [1, 2.5, None, "ö", True]}}
-    solution = Solution(data, PROBLEM, evidence, converged=False, diverged_at=7.25)
+    solution = Solution(data, PROBLEM, evidence, diverged_at=7.25)
     solution.save(tmp_path / "a.nc")
     assert_same(load(tmp_path / "a.nc"), solution)
     assert np.signbit(load(tmp_path / "a.nc")["alpha"].values[0, 2])
@@ -113,7 +112,10 @@ def test_a_loaded_solution_does_not_need_its_file(tmp_path):
 def test_other_readers_see_what_an_array_is(tmp_path):
     make_theory().save(tmp_path / "a.nc")
     with xr.open_dataset(tmp_path / "a.nc") as file:
-        assert file["test_loss"].attrs == {"long_name": "test loss ½⟨(y − ŷ)²⟩", "units": "1"}
+        assert file["test_loss"].attrs == {
+            "long_name": "test loss ½⟨(y − ŷ)²⟩",
+            "convention": "clean labels",
+        }
         assert Problem.from_text(file.attrs["problem"]) == PROBLEM
         assert json.loads(file.attrs["evidence"])["kind"] == "theory"
 
@@ -155,7 +157,6 @@ def test_a_flipped_bit_in_the_data_is_noticed(tmp_path):
         ("problem", "learning_rate = 0.1", "learning_rate = 0.2"),
         ("evidence", "1e-09", "1e-08"),
         ("attributes", "steps / N", "steps / M"),
-        ("converged", "true", "false"),
         ("diverged_at", "null", "1.0"),
     ],
 )
@@ -213,8 +214,8 @@ def test_a_file_of_something_else_is_named_as_such(tmp_path):
 def test_a_file_of_a_later_format_says_so(tmp_path):
     make_theory().save(tmp_path / "a.nc")
     with netCDF4.Dataset(tmp_path / "a.nc", "a") as file:
-        file.format_version = 2
-    with pytest.raises(FileError, match="format version 2, but this learndyn reads version 1"):
+        file.format_version = 3
+    with pytest.raises(FileError, match="version 3, but this learndyn reads version 1 and 2"):
         load(tmp_path / "a.nc")
 
 
@@ -324,9 +325,8 @@ def test_the_text_of_a_solution_says_what_it_is():
     for words in ("TwoLayer on Stream", "Q (time: 5, student: 2, student2: 2)", "ode", "1.5 s"):
         assert words in text
     assert len(text.splitlines()) < 10
-    runs = Solution(make_runs().data, PROBLEM, {"kind": "simulation", "size": 30}, False, 1.5)
+    runs = Solution(make_runs().data, PROBLEM, {"kind": "simulation", "size": 30}, 1.5)
     assert "3 seeds at size 30" in repr(runs)
-    assert "not converged" in repr(runs)
     assert "diverged at time 1.5" in repr(runs)
     assert "TwoLayer on Stream" in theory._repr_html_()
 
@@ -337,12 +337,12 @@ def make_sampled():
     two = ("time", "student", "student2")
     observables = {
         "test_loss": observable(("time",), rng.random(5), "test loss", error=0.01 * TIMES),
-        "Q": observable(two, rng.random((5, 2, 2)), "Q", "m²", error=0.1 * rng.random((5, 2, 2))),
+        "Q": observable(two, rng.random((5, 2, 2)), "Q", error=0.1 * rng.random((5, 2, 2))),
         "exact": observable(("time",), rng.random(5), "not sampled"),
         "train_drop": observable((), 8.5, "time of the drop", judged=False, error=0.02),
         "test_drop": observable((), np.nan, "never", judged=False, error=np.nan),
     }
-    return Solution(as_dataset(curves(observables, TIMES)), PROBLEM, {"kind": "theory"})
+    return Solution(as_dataset(curves(observables, TIMES), Bare()), PROBLEM, {"kind": "theory"})
 
 
 def test_standard_errors_stand_beside_their_observables_and_are_none_themselves(tmp_path):
@@ -358,7 +358,6 @@ def test_standard_errors_stand_beside_their_observables_and_are_none_themselves(
         assert error.dims == solution["Q"].dims
         assert error.attrs == {
             "long_name": "standard error of Q",
-            "units": "m²",
             "standard_error_of": "Q",
         }
         assert solution.standard_error("train_drop") == 0.02
@@ -393,5 +392,5 @@ def test_the_text_of_a_sampled_theory_says_how_well_it_is_known():
 
 def test_an_error_of_another_shape_than_its_values_is_refused():
     wrong = {"a": observable(("time",), np.ones(5), "a", error=0.1)}
-    with pytest.raises(ValueError, match="the error of a has the shape"):
-        as_dataset(curves(wrong, TIMES))
+    with pytest.raises(ValueError, match="a has the shape"):
+        curves(wrong, TIMES)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from learndyn.core.theory import Curves, Theory
+from learndyn.core.curves import Curves
+from learndyn.core.record import Record
+from learndyn.core.theory import Theory
 from learndyn.errors import NotConverged
 from learndyn.symmetry import Mirror, SymmetricStart, Symmetry, with_symmetry
 from learndyn.symmetry_words import escape_time, note_on_runs
@@ -30,9 +32,15 @@ class Toy:
     stiff: float | None = None
 
 
-def integrated(problem: Toy, method, save_at, seed, report) -> Curves:
-    """The solution, at 201 times unless given."""
+def record(problem: Toy, save_at=None) -> Record:
+    """201 times unless given."""
     times = np.linspace(0.0, problem.time, 201) if save_at is None else np.asarray(save_at, float)
+    return Record("time", times, chosen=save_at is not None)
+
+
+def integrated(problem: Toy, record: Record) -> Curves:
+    """The solution."""
+    times = record.at
 
     def velocity(t, y):
         s, a = y
@@ -51,7 +59,7 @@ def symmetric_start(problem: Toy) -> SymmetricStart | None:
         return None
     return SymmetricStart(
         [MIRROR],
-        lambda observables: np.asarray(observables["y"].values),
+        lambda arrays: arrays["y"],
         lambda amount: dataclasses.replace(problem, a=amount),
     )
 
@@ -61,8 +69,9 @@ THEORY = bare_theory(integrated, symmetric_start)
 
 def checked(problem: Toy, save_at=None, theory: Theory = THEORY) -> dict:
     """The evidence of a solution."""
-    solved = integrated(problem, None, save_at, 0, None)
-    return with_symmetry(theory, problem, None, save_at, 0, solved).evidence
+    at = record(problem, save_at)
+    solved = integrated(problem, at)
+    return with_symmetry(theory, problem, None, at, 0, solved).evidence  # pyright: ignore
 
 
 def test_the_rate_is_that_of_the_plateau_which_is_reached_later():
@@ -83,9 +92,9 @@ def test_a_fluctuation_of_one_over_the_root_of_the_size_needs_the_escape_time():
     solved = checked(Toy(1.5, time=60.0))["symmetric_start"]
     sizes, reached = (1e6, 1e10), []
     for size in sizes:
-        moved = integrated(Toy(1.5, a=1 / math.sqrt(size), time=60.0), None, None, 0, None)
-        a = np.asarray(moved.observables["y"].values)[:, 1]
-        reached.append(np.interp(0.5, a, np.asarray(moved.times)))
+        toy = Toy(1.5, a=1 / math.sqrt(size), time=60.0)
+        moved = integrated(toy, record(toy))
+        reached.append(np.interp(0.5, moved["y"][:, 1], moved.times))
     first, second = (escape_time(solved, size) for size in sizes)
     assert first is not None
     assert second is not None
@@ -173,7 +182,7 @@ def test_a_sampled_theory_says_when_its_batches_have_left():
     sampled = curves({"y": y}, times, evidence={"batches": 5})
     start = symmetric_start(Toy(1.0))
     assert start is not None
-    theory = SimpleNamespace(symmetries=lambda problem: start._replace(moved=None))
+    theory = SimpleNamespace(symmetries=lambda problem: start._replace(moved=None), size_symbol="N")
     found = with_symmetry(theory, None, None, None, 0, sampled).evidence  # pyright: ignore
     # √(0.1² + 4·0.2²) is the first beyond a tenth of the largest number, 1; before is √(0.05² + 4·0.03²) = 0.08.
     assert found["symmetric_start"]["left_at"] == 0.75

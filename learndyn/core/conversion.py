@@ -27,12 +27,13 @@ def from_version_1(data: xr.Dataset, theory: Theory) -> xr.Dataset:
         converted = array.expand_dims(missing).transpose(*outer, *axes)
         converted = converted * theory.former_factors.get(name, 1.0)
         attributes = {key: value for key, value in array.attrs.items() if key != "units"}
+        attributes["long_name"] = known[name].words
         if "standard_error_of" in attributes:
-            of_what = str(attributes["standard_error_of"]).replace(old, name, 1)
-            attributes["standard_error_of"] = of_what
-        else:
-            attributes["long_name"] = known[name].words
-        if known[name].convention:
+            attributes["long_name"] = f"standard error of {known[name].words}"
+            of_what = str(attributes["standard_error_of"])
+            attributes["standard_error_of"] = f"{name}{of_what.removeprefix(old)}"
+        elif known[name].convention:
             attributes["convention"] = known[name].convention
-        data = data.drop_vars(full).assign({f"{name}{ending}": converted.assign_attrs(attributes)})
+        converted.attrs = attributes
+        data = data.drop_vars(full).assign({f"{name}{ending}": converted})
     return data

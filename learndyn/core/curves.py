@@ -73,6 +73,9 @@ class Curves:
         }
         for name, value in cut.items():
             object.__setattr__(self, name, value)
+        for name, error in self.errors.items():
+            if error.shape != self.arrays[name].shape:
+                raise ValueError(f"the error of {name} has the shape {error.shape}: not its own")
 
     @property
     def count(self) -> int:

@@ -22,7 +22,7 @@ class Evidence(Mapping[str, Any]):
     others. What is not known is None, and not a key.
     """
 
-    kind: str
+    kind: str = ""
     theory: str | None = None
     exactness: str | None = None
     reference: str | None = None

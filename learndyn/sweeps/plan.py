@@ -58,7 +58,7 @@ class Task(NamedTuple):
         what = {
             "problem": self.problem.to_dict(),
             "method": plain(self.method),
-            "record": self.record.at.tolist(),
+            "record": [self.record.at.tolist(), self.record.chosen],
             "seed": self.seed,
             "runs": None if self.runs is None else plain(list(self.runs)),
             "observables": self.observables,

@@ -95,10 +95,10 @@ def _together(tasks: list[Task]) -> list[Point] | None:
         return [compute(tasks[0])]
     first, theory, start = tasks[0], _theory(tasks[0]), time.perf_counter()
     problems, method, wanted = [task.problem for task in tasks], _method(first), first.observables
-    if not theory.pays_together(problems, method, first.record):
-        return None
     given = (method, first.record, first.seed)
     try:
+        if not theory.pays_together(problems, method, first.record):
+            return None
         with float64():
             curves = theory.solve_many(problems, *given, wanted)
             pairs = zip(problems, curves, strict=True)
@@ -234,7 +234,10 @@ def _on_dask(groups: list[list[Task]], scheduler: str, cores: int, done: Done) -
                 )
             )
         try:
-            client = stack.enter_context(Client(address, timeout="30s"))
+            # Not the default: one that failed would stand in the way of others, such as that of xarray's files.
+            client = Client(address, timeout="30s", set_as_default=False)
+            stack.enter_context(client)
+            stack.enter_context(client.as_current())
         except (OSError, ValueError) as error:
             raise LearndynError(f"cannot reach the scheduler {scheduler}: {error}") from error
         sent = [[task._replace(theory=None) for task in group] for group in groups]

@@ -349,7 +349,7 @@ class OrderParameterODE(Method):
         for i, problem in enumerate(problems):
             reached = min(before_divergence([x[i][None] for x in arrays]) for arrays in both)
             tight, rough = (
-                Curves(TABLE, record, _named([x[i] for x in arrays], problem), reached)
+                Curves(TABLE, record, _named([x[i, :reached] for x in arrays], problem), reached)
                 for arrays in both
             )
             curves.append(self._told(tight, rough, int(steps[i])))

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import learndyn as ld
-from learndyn import theory as registry
+from learndyn.core import theory as registry
 from tests.fakes import Fake
 
 LOG, SECONDS = os.environ["LOGGED_FILE"], float(os.environ["LOGGED_SECONDS"])

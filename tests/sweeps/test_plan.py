@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.errors import NoTheory, ProblemError
 from learndyn.sweeps import plan
@@ -40,8 +41,9 @@ linear = partial(
 
 def task(problem=None, method=None, save_at=None, seed=0, runs=None, observables=None):
     problem = problem or linear()
-    method = method or ld.Causal()
-    return Task(problem, theory_for(problem), method, save_at, seed, runs, observables)
+    method = method or ld.Rows()
+    record = Record.of(problem.training, save_at)
+    return Task(problem, theory_for(problem), method, record, seed, runs, observables)
 
 
 def axes(over, problem=None):
@@ -151,7 +153,7 @@ def test_each_point_has_a_task_for_its_theory_and_one_for_its_runs():
     names = [t.theory.name for _, t in found if t.runs is None]
     assert names == ["deep_linear/dataset", "residual/dataset"]
     assert {t.observables for _, t in found} == {("test_loss",)}
-    assert isinstance(found[0][1].method, ld.Causal)
+    assert isinstance(found[0][1].method, ld.Rows)
 
 
 def test_a_method_of_another_theory_and_a_problem_without_one_are_refused():
@@ -189,7 +191,7 @@ def test_simulations_that_make_no_sense_are_refused(simulate, words):
 VARIANTS = {
     "problem": task(linear(rate=0.03)),
     "other part": task(linear(parameterization="ntk")),
-    "method": task(method=ld.Causal(bins=32)),
+    "method": task(method=ld.Rows(bins=32)),
     "number of steps saved": task(save_at=5),
     "steps saved": task(save_at=[0, 5]),
     "other steps saved": task(save_at=[0, 6]),
@@ -231,7 +233,7 @@ def test_the_method_of_runs_is_part_of_their_key():
         ([0, 5], [np.int64(0), np.int64(5)]),
         ([0, 1, 2], range(3)),
         (5, np.int64(5)),
-        ([0.0, 0.5], np.array([0.0, 0.5])),
+        ([0.0, 5.0], np.array([0.0, 5.0])),
     ],
 )
 def test_the_same_steps_have_the_same_key_however_they_are_written(some, others):
@@ -243,10 +245,12 @@ def test_the_same_problem_has_the_same_key_in_another_process():
     code = """if True:
         import sys
         import learndyn as ld
+        from learndyn.core.record import Record
         from learndyn.sweeps.plan import Runs, Task
         problem = ld.Problem.from_text(sys.stdin.read())
         for runs in (None, Runs(20, 2, 0, ld.Descent())):
-            print(Task(problem, None, ld.Causal(), [0, 5], 3, runs, ("test_loss",)).key)
+            record = Record.of(problem.training, [0, 5])
+            print(Task(problem, None, ld.Rows(), record, 3, runs, ("test_loss",)).key)
     """
     found = subprocess.run(
         [sys.executable, "-c", code],
@@ -256,7 +260,7 @@ def test_the_same_problem_has_the_same_key_in_another_process():
         text=True,
         check=True,
     ).stdout.split()
-    given = (ld.Problem.from_text(text), ld.Causal(), [0, 5], 3)
+    given = (ld.Problem.from_text(text), ld.Rows(), [0, 5], 3)
     for key, runs in zip(found, (None, Runs(20, 2, 0, ld.Descent())), strict=True):
         assert key == task(*given, runs, ("test_loss",)).key
 

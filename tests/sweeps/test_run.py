@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.errors import LearndynError, NotConverged, UnknownObservable
 from learndyn.numerics.precision import float64
@@ -15,7 +16,7 @@ from learndyn.paths import changed
 from learndyn.sweeps import run
 from learndyn.sweeps.plan import Runs, Task
 from learndyn.sweeps.run import _ways, compute, compute_together, run_all, shape_of
-from learndyn.two_layer.ode import OrderParameterODE, solve_many
+from learndyn.two_layer.ode import OrderParameterODE
 from tests import problems
 from tests.fakes import decay, number_of, told_apart
 
@@ -29,8 +30,8 @@ deep = partial(
 
 
 def task(problem, method=None, runs=None, save_at=None, observables=None):
-    theory = theory_for(problem)
-    return Task(problem, theory, method or theory.methods[0](), save_at, 0, runs, observables)
+    theory, record = theory_for(problem), Record.of(problem.training, save_at)
+    return Task(problem, theory, method or theory.methods[0](), record, 0, runs, observables)
 
 
 def tasks(problems, save_at=6):
@@ -101,9 +102,15 @@ def test_problems_in_one_call_may_differ_in_every_number():
 def test_what_needs_quadrature_or_jumps_of_another_number_is_not_solved_in_one_call():
     smooth = two_layer(activation=ld.Formula("tanh(z)"))
     jumps = [two_layer(rate=ld.Piecewise([time], [0.5, 1.0])) for time in (2.0, 9.0)]
+    record = Record.of(smooth.training, 6)
+    assert METHOD.pays_together([two_layer(), two_layer(rate=0.1)], record)
+    assert not METHOD.pays_together([smooth, smooth], record)
+    assert not METHOD.pays_together(jumps, record)
     with float64():
-        assert solve_many([smooth, smooth], METHOD, 6, 0) is None
-        assert solve_many(jumps, METHOD, 6, 0) is None
+        together = METHOD.solve_many(jumps, record, 0)
+        alone = [METHOD.solve(problem, record, 0, lambda done: None) for problem in jumps]
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one["test_loss"], other["test_loss"])
 
 
 DEEP = "deep_linear/dataset"
@@ -159,7 +166,7 @@ def test_what_cannot_be_solved_in_one_call_is_finished_point_by_point(stand_in, 
         way=way,
         before=lambda problem: begun.append(len(order)),
     )
-    method = ld.Causal()
+    method = ld.Rows()
     some = [task(deep(), method) for _ in range(4)]
     run_all(some, None, 1, lambda one, result: order.append(one))
     assert sorted(map(id, order)) == sorted(map(id, some))

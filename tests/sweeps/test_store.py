@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from learndyn.core.storage import Point
 from learndyn.errors import FileError
-from learndyn.sweeps.plan import Result
 from learndyn.sweeps.store import Store
 
 KEY, OTHER = "ab" + "0" * 62, "cd" + "1" * 62
@@ -27,7 +27,7 @@ def result(value=1.0, size=5):
         "student": xr.Variable(("student",), np.arange(2)),
     }
     info = {"diverged_at": None, "evidence": {"accuracy": {"Q": 1e-300}}, "wall_time": 0.1 + 0.2}
-    return Result(arrays, labels, info)
+    return Point(arrays, labels, info)
 
 
 def same(found, expected):
@@ -50,7 +50,7 @@ def test_a_result_comes_back_as_it_was(tmp_path):
 
 
 def test_a_failure_comes_back_as_it_was(tmp_path):
-    failed = Result({}, {}, {"error": "no", "wall_time": 0.0})
+    failed = Point({}, {}, {"error": "no", "wall_time": 0.0})
     Store(tmp_path).put(KEY, failed)
     same(Store(tmp_path).get(KEY), failed)
 
@@ -66,7 +66,7 @@ def test_values_that_are_no_numbers_single_values_and_none_at_all_come_back(tmp_
         "seed": xr.Variable(("seed",), [3, 4]),
         "word": xr.Variable(("word",), np.array(["a", "½\n"])),
     }
-    odd = Result(arrays, labels, {"diverged_at": 2.0})
+    odd = Point(arrays, labels, {"diverged_at": 2.0})
     store = Store(tmp_path)
     store.put(KEY, odd)
     same(store.get(KEY), odd)

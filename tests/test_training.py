@@ -5,7 +5,7 @@ import pytest
 
 import learndyn as ld
 from learndyn.numerics.precision import float64
-from learndyn.numerics.times import parse_times, resolve_times
+from learndyn.numerics.times import parse_times
 
 T = np.array([0.0, 0.5, 1.0, 2.0, 10.0])
 
@@ -44,17 +44,8 @@ def test_piecewise_is_refused_if_it_does_not_fit():
 def test_grids():
     log = ld.log_times(100.0, 5, first=0.1)
     np.testing.assert_allclose(log, [0, 0.1, 1, 10, 100])
-    np.testing.assert_array_equal(resolve_times(3, 4.0), [0, 2, 4])
     np.testing.assert_array_equal(parse_times("log:5:0.1", 100.0), log)
     np.testing.assert_array_equal(parse_times("linear:3", 4.0), [0, 2, 4])
-
-
-@pytest.mark.parametrize(
-    "save_at", [1, [], [3.0, 1.0], [0.0, 20.0], [-1.0], "often", [[1.0]], [np.nan], [0.0]]
-)
-def test_bad_times_are_refused(save_at):
-    with pytest.raises(ld.ProblemError, match="save_at"):
-        resolve_times(save_at, 10.0)
 
 
 @pytest.mark.parametrize(

@@ -98,15 +98,9 @@ def plot(
 
 def is_sweep(path: Path) -> bool:
     """Whether a file says of itself that it is a sweep; what else it may be is for others to find out."""
-    import netCDF4
+    from learndyn.core.storage import is_of_kind
 
-    from learndyn.sweeps.sweep import FORMAT
-
-    try:
-        with netCDF4.Dataset(path) as file:
-            return getattr(file, "format", None) == FORMAT
-    except OSError:
-        return False
+    return is_of_kind(path, "sweep")
 
 
 def _sweep_picture(files: list[Path], observables: list[str], look: dict):

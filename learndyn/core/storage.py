@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import netCDF4
 import numpy as np
 import xarray as xr
 
@@ -98,6 +99,15 @@ def load(path: str | Path, kind: str, keys: dict[int, tuple[str, ...]]) -> Store
         for name, attributes in json.loads(texts.pop("attributes")).items():
             (data[name] if name else data).attrs = attributes
     return Stored(data, texts, int(version))
+
+
+def is_of_kind(path: Path, kind: str) -> bool:
+    """Whether a file says of itself that it is of a kind."""
+    try:
+        with netCDF4.Dataset(path) as file:
+            return getattr(file, "format", None) == f"learndyn {kind}"
+    except OSError:
+        return False
 
 
 def problem_in(path: str | Path, text: str) -> Problem:

@@ -117,7 +117,10 @@ def bare_theory(solve: Callable, symmetries: Callable) -> Theory:
 def shown(theory: Theory, template: Path, size: int, seeds: int, name: str | None = None) -> Theory:
     """The theory with another example for `learndyn demo`, and under another name if one is given."""
     example: dict[str, Any] = {"template": template, "demo_size": size, "demo_seeds": seeds}
-    return instead_of(theory, name=name or theory.name, **example)
+    if name is not None:
+        # It stands beside the theory, and only one may fit a problem.
+        example |= {"name": name, "applies": lambda self, problem: False}
+    return instead_of(theory, **example)
 
 
 @dataclasses.dataclass

@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
-class _Stop(Exception):
+class _Stop(BaseException):
     """Raised inside a piece of work to end it."""
 
 
@@ -65,11 +65,16 @@ def in_threads(
                     return
                 done, _ = concurrent.futures.wait(pending, 0.2, "FIRST_COMPLETED")
                 if stop.is_set():
-                    raise KeyboardInterrupt
+                    # Each ends when it next reports; what was finished by then counts.
+                    done, _ = concurrent.futures.wait(pending)
                 for future in done:
                     number = pending.pop(future)
+                    if isinstance(future.exception(), _Stop):
+                        continue
                     outcome, fractions[number] = future.result(), 1.0
                     yield items[number], outcome
+                if stop.is_set():
+                    raise KeyboardInterrupt
         finally:
             stop.set()
 

@@ -219,11 +219,19 @@ def test_words_are_numbers_where_they_can_be(word, value):
 
 def test_options_reach_the_method(learndyn, deep_file, tmp_path):
     path = tmp_path / "theory.nc"
-    options = ["--option", "form=rows", "--option", "bins=128", "--option", "ensembles=true"]
+    options = ["--option", "bins=128", "--option", "ensembles=true"]
     outcome = learndyn("solve", deep_file, "-o", path, *options)
     assert outcome.exit_code == 0, outcome.output
-    method = ld.Causal(form="rows", bins=128, ensembles=True)
-    assert ld.load(path).evidence["method"] == method.to_dict()
+    assert ld.load(path).evidence["method"] == ld.Rows(bins=128, ensembles=True).to_dict()
+
+
+@pytest.mark.parametrize("options", [[], ["--option", "tolerance=1e-8"]])
+def test_a_method_can_be_named(options, learndyn, deep_file, tmp_path):
+    path = tmp_path / "theory.nc"
+    outcome = learndyn("solve", deep_file, "-o", path, "--method", "innovation", *options)
+    assert outcome.exit_code == 0, outcome.output
+    expected = ld.Innovation(tolerance=1e-8) if options else ld.Innovation()
+    assert ld.load(path).evidence["method"] == expected.to_dict()
 
 
 def test_an_option_and_a_tolerance_go_together(learndyn, problem_file, tmp_path):
@@ -238,13 +246,13 @@ def test_an_option_and_a_tolerance_go_together(learndyn, problem_file, tmp_path)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--option", "form"], ["--option = 'form'", "must look like NAME=VALUE"]),
-        (["--option", "from=rows"], ["--option from = 'rows'", "did you mean 'form'?"]),
-        (["--option", "form=row"], ["--option form = 'row'", "must be one of"]),
+        (["--option", "bins"], ["--option = 'bins'", "must look like NAME=VALUE"]),
+        (["--option", "bin=8"], ["--option bin = '8'", "did you mean 'bins'?"]),
+        (["--method", "row"], ["--method = 'row'", "did you mean 'rows'?"]),
         (["--option", "bins=1"], ["--option bins = 1", "at least 2"]),
         (
-            ["--option", "form=innovation", "--option", "ensembles=true"],
-            ["--option ensembles = True", "needs form = 'rows'"],
+            ["--method", "innovation", "--option", "ensembles=true"],
+            ["--option ensembles = 'true'", "the method Innovation has no such option"],
         ),
         (["--rtol", "1e-6"], ["--rtol", "has no tolerance"]),
     ],

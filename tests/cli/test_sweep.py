@@ -132,10 +132,10 @@ def test_the_options_reach_the_sweep(learndyn, deep_file, tmp_path):
 
 def test_the_method_has_its_options_and_the_runs_four_seeds(learndyn, deep_file, stand_in):
     fake = stand_in("deep_linear/stream")
-    options = ["--over", "network.width=1", "--option", "form=rows", "--simulate", "9"]
+    options = ["--over", "network.width=1", "--option", "bins=32", "--simulate", "9"]
     outcome = learndyn("sweep", deep_file, *options, "-o", deep_file.with_name("out.nc"))
     assert outcome.exit_code == 0, outcome.output
-    assert fake.methods == [ld.Causal(form="rows")]
+    assert fake.methods == [ld.Rows(bins=32)]
     assert sorted(fake.trained_networks) == [(9, seed) for seed in range(4)]
 
 
@@ -269,7 +269,7 @@ def test_bad_values_are_refused_with_the_grammar(words, allowed):
         ([*GRID, "--picture", "a.png", "--kind", "heat"], ["--kind = 'heat'", "curves, map"]),
         ([*GRID, "--picture", "a.png", "--x", "depth"], ["--x = 'depth'", "no swept field"]),
         ([*GRID, "--picture", "a.png", "--select", "width"], ["--select", "must look like"]),
-        ([*GRID, "--option", "from=rows"], ["--option from", "did you mean 'form'?"]),
+        ([*GRID, "--option", "bin=8"], ["--option bin", "did you mean 'bins'?"]),
         ([*GRID, "--save-at", "linear:x"], ["linear"]),
         ([*GRID, "--store", "out.nc", "-o", "out.nc"], ["--store", "another path"]),
         ([*GRID, "--workers", "0"], ["workers = 0"]),

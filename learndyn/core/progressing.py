@@ -139,6 +139,10 @@ class Trainee(Progressing):
         """All observables, from those measured at the states that were kept."""
         return arrays
 
+    def complete(self, report: Report) -> None:
+        """Go on to the end of training, where what belongs to the run as a whole needs it; divergence ends it."""
+        return
+
     def weights(self) -> dict[str, np.ndarray]:
         """The weights by name, as copies."""
         raise LearndynError("this network does not show its weights")

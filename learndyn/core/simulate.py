@@ -1,5 +1,6 @@
 """`simulate`: finite networks, really trained, many seeds at once."""
 
+import contextlib
 import time
 
 import numpy as np
@@ -8,7 +9,7 @@ import xarray as xr
 from learndyn.core.curves import Curves
 from learndyn.core.evidence import versions
 from learndyn.core.method import Ensemble, Simulator
-from learndyn.core.progressing import Report, of_states
+from learndyn.core.progressing import Diverged, Report, of_states
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
@@ -69,6 +70,9 @@ def trained(theory: Theory, ensemble: Ensemble, seed: int, report: Report) -> Cu
     """One network, trained to the end or until it diverges."""
     at, trainee = ensemble.record.at, ensemble.draw(seed)
     reached = trainee.advance(at, of_states(report, at[-1]))
+    if reached == len(at):
+        with contextlib.suppress(Diverged), np.errstate(over="ignore", invalid="ignore"):
+            trainee.complete(lambda state: report(1.0))
     return curves_of(theory, ensemble, trainee.arrays(), reached)
 
 

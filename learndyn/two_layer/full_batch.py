@@ -302,6 +302,10 @@ class Network(Trainee):
             "C_g": Products(self.g),
         }
 
+    def complete(self, report):
+        """A drop may come after the last recorded state."""
+        self.move(self.grid.times[-1], report)
+
     def finish(self, arrays):
         if "state" not in arrays:
             return arrays

@@ -115,7 +115,7 @@ def test_tolerances_of_closed_forms():
 
 reused = partial(problems.uneven, rate=0.6, steps=6)
 
-SAMPLED = ["train_loss", "test_loss", "leading_gap", "Q", "A", "C", "C_g", "R_w", "R_h", "R_star"]
+SAMPLED = ["train_loss", "test_loss", "leading_gap", "Q", "R", "C", "C_g", "R_w", "R_h", "R_star"]
 
 
 @pytest.mark.slow

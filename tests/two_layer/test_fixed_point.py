@@ -28,7 +28,7 @@ def test_damped_iteration_ends_at_the_causal_solution(ratio):
     asked = problem(ratio=ratio, steps=20)
     causal = ld.solve(asked, ld.CausalSampling(**FEW))
     iterated = ld.solve(asked, ld.FixedPoint(tolerance=1e-7, **FEW))
-    for name in ("train_loss", "test_loss", "Q", "A", "R_w", "R_h"):
+    for name in ("train_loss", "test_loss", "Q", "R", "R_w", "R_h"):
         scale = float(np.max(np.abs(causal[name])))
         assert np.max(np.abs(iterated[name] - causal[name])) < 1e-5 * scale, name
 

@@ -127,7 +127,7 @@ def test_standard_error_falls_with_samples():
     few, many = (
         ld.solve(problem, ld.CausalSampling(step=0.5, samples=S, batches=16)) for S in (128, 2048)
     )
-    for name in ("train_loss", "test_loss", "A"):
+    for name in ("train_loss", "test_loss", "R"):
         ratio = np.sqrt(
             np.mean(few.standard_error(name) ** 2) / np.mean(many.standard_error(name) ** 2)
         )
@@ -146,10 +146,10 @@ def test_initial_losses_are_equal_and_exact():
     made, start = None, problem.network
     with float64():
         made, start = equations(problem)
-        exact = 2 * float(made.test_loss(start))
+        exact = float(made.test_loss(start))
     assert abs(float(solution["test_loss"][0]) - exact) < 1e-12
     error = float(solution.standard_error("train_loss")[0])
-    assert abs(float(solution["train_loss"][0]) - exact - 0.25) < 5 * error
+    assert abs(float(solution["train_loss"][0]) - exact - 0.125) < 5 * error
 
 
 def test_infinite_ratio_is_the_population_flow():
@@ -161,15 +161,15 @@ def test_infinite_ratio_is_the_population_flow():
         ld.solve(many, ld.CausalSampling(step=h, samples=2048, batches=8), save_at=7)
         for h in (0.5, 0.25, 0.125)
     ]
-    for name, other, factor in (("A", "R", 1.0), ("Q", "Q", 1.0), ("test_loss", "test_loss", 2.0)):
+    for name in ("R", "Q", "test_loss"):
         coarse, middle, fine = (solution[name].values for solution in found)
         first, second = 2 * middle - coarse, 2 * fine - middle
         # Second-order errors fall by four: a third of the last difference is what is left, half is safe. The samples
         # are the same for all steps, so that the sampling error is that of one solve.
         bound = np.max(np.abs(second - first)) / 2 + 5 * found[-1].standard_error(name).values
-        assert np.all(np.abs(second - factor * exact[other].values) < bound), name
+        assert np.all(np.abs(second - exact[name].values) < bound), name
         # Euler's error itself is of first order, and seen.
-        assert np.max(np.abs(coarse - factor * exact[other].values)) > 2 * np.max(bound)
+        assert np.max(np.abs(coarse - exact[name].values)) > 2 * np.max(bound)
 
 
 def test_population_step_of_the_quadratic_network():
@@ -177,7 +177,7 @@ def test_population_step_of_the_quadratic_network():
     alpha, eps = 0.8, 0.5
     problem = paper(alpha=alpha, eps=eps, ratio=1e9, steps=6, rate=2 / alpha * 0.3)
     solution = ld.solve(problem, ld.CausalSampling(samples=4096, batches=8))
-    C, A = solution["Q"].values, solution["A"].values[..., 0]
+    C, A = solution["Q"].values, solution["R"].values[..., 0]
     unit = alpha / 2  # our forces carry the factor α/N that the paper's leave out
     bracket = eps / 2 * (1 - alpha * eps / 2 * np.trace(C, axis1=1, axis2=2))
     expected = unit * (bracket[:, None, None] * np.eye(2) - unit * (1 + eps**2 * C))
@@ -244,7 +244,7 @@ def test_linear_network_is_regression(ratio):
         test, train = losses(t)
         for name, exact in (("test_loss", test), ("train_loss", train)):
             error = float(solution.standard_error(name)[t])
-            assert abs(float(solution[name][t]) - exact) < 5 * error + 1e-9, (name, t)
+            assert abs(float(solution[name][t]) - exact / 2) < 5 * error + 1e-9, (name, t)
 
 
 def test_equal_neurons_stay_equal():
@@ -293,7 +293,7 @@ def test_gap_formula_is_the_leading_order():
             u = process._fields(batch.weights.W[t])
             with float64():
                 f = setting.v @ np.asarray(setting.made.student(jnp.asarray(u)))
-            gap.append(np.mean((process.y - f) ** 2) - process.loss[t])
+            gap.append((np.mean((process.y - f) ** 2) - process.loss[t]) / 2)
             rest.append(gap[-1] - batch._leading_gap([t])[0])
         gaps.append(np.mean(gap))
         rests.append((np.mean(rest), np.std(rest, ddof=1) / 4))
@@ -312,7 +312,7 @@ def test_a_longer_training_has_the_same_beginning():
         ld.solve(paper(steps=n, rate=4 * 0.5), ld.CausalSampling(samples=128, batches=2))
         for n in (6, 40)
     )
-    for name in ("train_loss", "test_loss", "Q", "A"):
+    for name in ("train_loss", "test_loss", "Q", "R"):
         np.testing.assert_allclose(long[name][:7], short[name], rtol=1e-9, atol=1e-12)
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import brentq
 
 import learndyn as ld
+from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.numerics.precision import float64
 from learndyn.sweeps.plan import Task
@@ -235,7 +236,8 @@ def test_a_sweep_says_the_same_as_a_single_solution():
         for rate in (0.1, 0.2)
     ] + [problem(Q=[[0.5]], R=[[0.1]], activation=QUADRATIC, rate=0.2, time=100.0)]
     method = theory.methods[0]()
-    tasks = [Task(one, theory, method, None, 0, None, None) for one in problems]
+    record = Record.of(problems[0].training)
+    tasks = [Task(one, theory, method, record, 0, None, None) for one in problems]
     evidence = [result.info["evidence"] for result in compute_together(tasks)]
     alone = [ld.solve(one).evidence for one in problems]
     for swept, single in zip(evidence, alone, strict=True):

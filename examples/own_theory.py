@@ -14,10 +14,13 @@ from pathlib import Path
 import numpy as np
 
 import learndyn as ld
+from learndyn.core.curves import Curves, Quantity
+from learndyn.core.method import Ensemble, Method, Simulator
+from learndyn.core.progressing import Trainee
 from learndyn.network import Network
-from learndyn.numerics.times import resolve_times
-from learndyn.part import Part, field, number
-from learndyn.core.theory import Curves, Observable, Theory, register
+from learndyn.part import field, number
+
+TABLE = (Quantity("test_loss", ("step",), "test loss ½⟨(y − f)²⟩ on clean labels"),)
 
 
 class LinearUnit(Network):
@@ -43,70 +46,72 @@ class LinearUnit(Network):
             )
 
 
-class ExactFormula(Part):
-    """The closed solution."""
+class ExactFormula(Method):
+    """The closed solution e(t) = (e₀ − e_∞) exp(−η(2 − η)t) + e_∞."""
+
+    def solve(self, problem, record, seed, report):
+        eta, sigma = problem.training.learning_rate, problem.data.noise
+        rate = eta * (2 - eta)
+        floor = eta**2 * sigma**2 / rate
+        error = (problem.network.initial_error - floor) * np.exp(-rate * record.at) + floor
+        return Curves(TABLE, record, {"test_loss": error / 2}).told(accuracy={"test_loss": 1e-15})
 
 
-class OnlineSGD(Part):
+class Unit(Trainee):
+    """One finite unit in training."""
+
+    def __init__(self, problem, size, seed, expected):
+        super().__init__(expected)
+        self.eta, self.sigma = problem.training.learning_rate, problem.data.noise
+        self.rng, self.steps = np.random.default_rng(seed), 0
+        # The gap w* − w; by symmetry its direction does not matter.
+        self.gap = np.full(size, np.sqrt(problem.network.initial_error))
+
+    def move(self, until, report):
+        N = len(self.gap)
+        while self.steps < round(until * N):
+            x = self.rng.standard_normal(N)
+            residual = self.gap @ x / np.sqrt(N) + self.sigma * self.rng.standard_normal()
+            self.gap -= self.eta / np.sqrt(N) * residual * x
+            self.steps += 1
+            report(self.steps / N)
+
+    def measure(self):
+        return {"test_loss": self.gap @ self.gap / len(self.gap) / 2}
+
+
+class OnlineSGD(Simulator):
     """The finite unit, trained example by example."""
 
-
-def observables(error):
-    """The names and axes that both the limit and the finite network use."""
-    return {"test_loss": Observable(("time",), error / 2, "test loss ½⟨(y − f)²⟩ on clean labels")}
-
-
-def solve(problem, method, save_at, seed, report):
-    """e(t) = (e₀ − e_∞) exp(−η(2 − η)t) + e_∞."""
-    times = resolve_times(save_at, problem.training.time)
-    eta, sigma = problem.training.learning_rate, problem.data.noise
-    rate = eta * (2 - eta)
-    floor = eta**2 * sigma**2 / rate
-    error = (problem.network.initial_error - floor) * np.exp(-rate * times) + floor
-    return Curves(observables(error), times, evidence={"accuracy": {"test_loss": 1e-15}})
+    def ensemble(self, problem, size, record):
+        record = record.on_whole_steps(size)
+        return Ensemble(
+            draw=lambda seed: Unit(problem, size, seed, len(record)),
+            record=record,
+            bytes=8.0 * 3 * size,
+            what=f"training units of size {size}",
+            advice="use a smaller size",
+        )
 
 
-def finite(problem, size, method, save_at):
-    """A function that trains one unit."""
-    eta, sigma = problem.training.learning_rate, problem.data.noise
-    steps = np.unique(np.rint(resolve_times(save_at, problem.training.time) * size).astype(int))
+@ld.register
+class LinearUnitOnStream(ld.Theory):
+    """What belongs together."""
 
-    def run(seed, report):
-        rng = np.random.default_rng(seed)
-        # The gap w* − w; by symmetry its direction does not matter.
-        gap = np.full(size, np.sqrt(problem.network.initial_error))
-        errors, step = [], 0
-        for save in steps:
-            while step < save:
-                x = rng.standard_normal(size)
-                residual = gap @ x / np.sqrt(size) + sigma * rng.standard_normal()
-                gap -= eta / np.sqrt(size) * residual * x
-                step += 1
-            errors.append(gap @ gap / size)
-            report(step / steps[-1])
-        return Curves(observables(np.array(errors)), steps / size)
+    name = "linear_unit/stream"
+    network = LinearUnit
+    data = ld.Stream
+    training = ld.GradientDescent
+    summary = "closed solution of a linear unit"
+    exactness = "exact as N → ∞"
+    reference = "Werfel, Xie & Seung 2005"
+    table = TABLE
+    methods = (ExactFormula,)
+    simulators = (OnlineSGD,)
+    template = Path(__file__).with_suffix(".toml")
+    demo_size = 400
+    demo_seeds = 10
 
-    return run
-
-
-register(
-    Theory(
-        name="linear_unit/stream",
-        network=LinearUnit,
-        data=ld.Stream,
-        training=ld.GradientDescent,
-        summary="closed solution of a linear unit",
-        exactness="exact as N → ∞",
-        reference="Werfel, Xie & Seung 2005",
-        solve=solve,
-        finite=finite,
-        methods=(ExactFormula,),
-        simulators=(OnlineSGD,),
-        template=Path(__file__).with_suffix(".toml"),
-        demo_size=400,
-        demo_seeds=10,
-    )
-)
 
 if __name__ == "__main__":
     problem = ld.Problem.from_toml(Path(__file__).with_suffix(".toml"))

@@ -41,7 +41,7 @@ LABELS = 0.75
 """⟨y²⟩ of the target y = ρ²/2."""
 LOSSES = {"test_loss": "-", "train_loss": "--"}
 TIME = "time t  (learning rate 2/α)"
-LOSS = "loss  ⟨(y − ŷ)²⟩"
+LOSS = "loss  ½⟨(y − ŷ)²⟩"
 FIRST = 0.1
 """The first time in the pictures of learning curves at several γ and α."""
 
@@ -139,7 +139,7 @@ def figure_1(
         xscale="log",
         yscale="log",
         xlim=(1.0, time),
-        ylim=(2e-5, 3.0),
+        ylim=(1e-5, 1.5),
         xlabel=TIME,
         ylabel=LOSS,
     )
@@ -156,9 +156,9 @@ def _mark_drops(axes: Axes, theory: Solution, runs: Solution, level: float) -> N
         return
     for kind in ("train", "test"):
         drop = found[f"{kind}_drop"][0]
-        axes.plot([drop, drop], [level, 1.9], color="0.35", lw=0.9, ls=LOSSES[f"{kind}_loss"])
+        axes.plot([drop, drop], [level, 0.95], color="0.35", lw=0.9, ls=LOSSES[f"{kind}_loss"])
     arrow = {"arrowstyle": "<->", "color": "0.35", "lw": 0.9}
-    ends = [(found[name][0], 1.5) for name in ("train_drop", "test_drop")]
+    ends = [(found[name][0], 0.75) for name in ("train_drop", "test_drop")]
     axes.annotate("", xy=ends[0], xytext=ends[1], arrowprops=arrow)
     rows = {"train drop": "train_drop", "test drop": "test_drop", "delay (ratio)": "grokking_delay"}
     lines = [
@@ -199,9 +199,8 @@ def figure_2(
             draw_points(axes, runs["time"], runs[name].values, colour, **fill)
         report((done + 1) / (len(curves) + 1))
     online = solve(Setting(0.5, 0.3, math.inf, time).problem(), save_at=log_times(time, 160, FIRST))
-    # The order-parameter equations have the loss with a factor ½.
     look: dict[str, Any] = {"color": THEORY_COLOUR, "lw": 1.4, "ls": ":"}
-    amount.plot(online["time"][1:], 2 * online["test_loss"][1:], label="γ = ∞ (online)", **look)
+    amount.plot(online["time"][1:], online["test_loss"][1:], label="γ = ∞ (online)", **look)
     report(1.0)
     for words, look in (
         ("test loss", {"ls": "-", "marker": "o", "mfc": "0.4"}),
@@ -209,7 +208,7 @@ def figure_2(
     ):
         scale.plot([], [], color="0.4", lw=1.4, ms=3.5, label=words, **look)
     axis: dict[str, Any] = {"xscale": "log", "xlabel": TIME, "xlim": (FIRST, 1.05 * time)}
-    axis |= {"yscale": "log", "ylim": (2e-4, 4.0)}
+    axis |= {"yscale": "log", "ylim": (1e-4, 2.0)}
     corner = {"loc": "lower left"}
     finish_panel(amount, "(a) amount of data, α = 0.5, ε = 0.3", corner, ylabel=LOSS, **axis)
     finish_panel(scale, "(b) output scale, γ = 3, ε = 0.3", corner, **axis)
@@ -253,10 +252,10 @@ def figure_3(
     names = (f"γ = {setting.gamma:g}", "online, γ → ∞")
     _draw_overlaps(figure, panels[:, 0], theories, names)
     _draw_responses(figure, panels[:, 1], theories, names, setting.alpha)
-    for axes, name, symbol in ((panels[0, 2], "A", "A"), (panels[1, 2], "C", "C")):
+    for axes, name, symbol in ((panels[0, 2], "R", "A"), (panels[1, 2], "C", "C")):
         for i in range(HIDDEN):
             look: dict[str, Any] = {"color": COLOURS[i], "lw": 1.4}
-            label = f"${symbol}_{i + 1}$" if name == "A" else f"${symbol}_{{{i + 1}{i + 1}}}$"
+            label = f"${symbol}_{i + 1}$" if name == "R" else f"${symbol}_{{{i + 1}{i + 1}}}$"
             for theory, ls in zip(theories, ("-", "--"), strict=True):
                 words = label if ls == "-" else None
                 axes.plot(theory["time"], _of_unit(theory, name, i), ls=ls, label=words, **look)
@@ -272,9 +271,9 @@ def figure_3(
 
 
 def _of_unit(solution: Solution, name: str, i: int) -> np.ndarray:
-    """A_i(t) or C_ii(t, t), with the seeds in front if any."""
-    if name == "A":
-        return solution["A"].isel(student=i, teacher=0).values
+    """A_i(t), our R, or C_ii(t, t), with the seeds in front if any."""
+    if name == "R":
+        return solution["R"].isel(student=i, teacher=0).values
     return solution["Q"].isel(student=i, student2=i).values
 
 
@@ -345,7 +344,7 @@ def delay_map(
     panels = figure.subplots(1, 2, sharey=True)
     low, high = float(np.nanmin(found)), float(np.nanmax(found))
     norm = LogNorm(low, high)
-    titles = ("(a) below 10 % of the first loss", "(b) below 10 % of ⟨y²⟩")
+    titles = ("(a) below 10 % of the first loss", "(b) below 10 % of ½⟨y²⟩")
     for axes, delays, title in zip(panels, found, titles, strict=True):
         drawn = _draw_cells(axes, alphas, epsilons, delays, norm)
         axes.set_title(f"{title}, γ = {gamma:g}", fontsize=10)
@@ -361,11 +360,11 @@ def delay_map(
 
 
 def _delays(setting: Setting, sampled: dict) -> tuple[float, float]:
-    """The delay below a tenth of the first loss, and below a tenth of ⟨y²⟩; NaN where the test loss does not drop."""
+    """The delay below a tenth of the first loss, and below a tenth of ½⟨y²⟩; NaN where the test loss does not drop."""
     times = log_times(setting.time, 200, first=setting.time / 1000)
     theory = _theory(setting, setting.steps(0.9), sampled, times)
     at, losses = theory["time"].values, [theory[f"{k}_loss"].values for k in ("train", "test")]
-    train, test = (drop_time(at, loss, LEVEL * LABELS / loss[0]) for loss in losses)
+    train, test = (drop_time(at, loss, LEVEL * LABELS / 2 / loss[0]) for loss in losses)
     return float(theory["grokking_delay"]), test / train
 
 
@@ -443,10 +442,10 @@ for _name, _title, _caption, _minutes, _make in (
         "The delay of the test loss over output scale and activation",
         f"{_shared} Theory, 2 × 256 samples, γ = 3, A₀ = ±0.3, time 25/ε (alignments grow as exp(3εt/2) at first). "
         "Numbers: time at which the test loss drops over that of the train loss. (a) Below 10 % of the first loss; (b) "
-        "below 10 % of ⟨y²⟩ = 0.75, the same level for all cells. Hatched: the test loss does not drop within the "
+        "below 10 % of ½⟨y²⟩ = 0.375, the same level for all cells. Hatched: the test loss does not drop within the "
         "time. Sampling errors are about 10 %: four cells changed by 3 to 18 % with another draw of the samples, and "
         "by up to 12 % with 8 times as many. The paper has no such map, and says that the delay grows with α. In (a) "
-        "it does above α = 0.5; but there the first loss grows as well, from 0.7 to 3, by the initial output of the "
+        "it does above α = 0.5; but there the first loss grows as well, from 0.35 to 1.5, by the initial output of the "
         "network, and the train loss passes a tenth of it early. At a fixed level, (b), the delay changes little "
         "there, and below α = 0.3 it grows as α falls. Networks at α = 0.1, 0.5, 2 and ε = 0.3 are in grokking-2.",
         3.0,

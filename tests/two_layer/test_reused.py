@@ -361,10 +361,10 @@ def test_unstable_steps_are_reported_with_one_that_would_do():
 
 
 def test_the_drop_times_of_the_setting_that_groks():
-    """γ = 3, α = 0.5, ε = 0.3: the train loss passes 0.1 near t = 8.5, the test loss near 49."""
+    """γ = 3, α = 0.5, ε = 0.3: the train loss passes 0.05 near t = 8.5, the test loss near 49."""
     solution = ld.solve(paper(time=60.0), ld.CausalSampling(step=0.5, samples=1024, batches=8))
     first = float(solution["test_loss"][0])
-    delay = ld.grokking_delay(solution, level=0.1 / first)
+    delay = ld.grokking_delay(solution, level=0.05 / first)
     assert abs(float(delay["train_drop"]) - 8.5) < 0.5
     assert abs(float(delay["test_drop"]) - 49) < 3
     ten_per_cent = ld.grokking_delay(solution)

@@ -1,7 +1,13 @@
 """Sphinx configuration: MyST pages, the furo theme, formulas by MathJax."""
 
 import re
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import observables
 
 project = "learndyn"
 author = "The learndyn authors"
@@ -45,4 +51,5 @@ def to_restructured_text(app, what, name, obj, options, lines: list[str]) -> Non
 
 
 def setup(app):
+    observables.write()
     app.connect("autodoc-process-docstring", to_restructured_text)

@@ -61,6 +61,7 @@ class Run:
         self._method, self._seed, self._size, self._ensemble = method, seed, size, ensemble
         self._states: list[float] = []
         self._lost: float | None = None
+        self._changes: list[float] = []
         self._began = time.perf_counter()
         self._go([0.0 if problem.training.time is not None else 0])
 
@@ -173,6 +174,15 @@ class Run:
         with float64():
             self._progressing.change(problem)
         self._problem = problem
+        self._changes.append(self.now)
+
+    def _changed(self) -> dict:
+        """What is to be said where the problem was changed on the way."""
+        if not self._changes:
+            return {}
+        times = ", ".join(f"{t:g}" for t in self._changes)
+        text = f"the problem was changed at {self.axis} {times}; the solution holds the latest one"
+        return {"changed_at": self._changes, "warnings": [text]}
 
     @property
     def solution(self) -> Solution:
@@ -184,10 +194,12 @@ class Run:
         seconds = time.perf_counter() - self._began
         labels = {} if self._ensemble is None else self._ensemble.labels
         curves = Curves(self._theory.table, record, arrays, len(self._states), labels=labels)
+        curves = curves.told(**self._changed())
         if self._ensemble is None:
             assert isinstance(self._method, Method)
             given = (self._theory, self._problem, self._method, self._seed)
             return solution_of(*given, curves, seconds)
-        ensemble = dataclasses.replace(self._ensemble, record=record)
+        evidence = self._ensemble.evidence | self._changed()
+        ensemble = dataclasses.replace(self._ensemble, record=record, evidence=evidence)
         given = (self._theory, self._problem, self._size or 1, self._simulator, ensemble)
         return simulation_of(*given, {self._seed: curves}, seconds)

@@ -9,7 +9,7 @@ import learndyn as ld
 from learndyn.solution import Solution
 from tests import problems
 
-PROBLEM = problems.two_layer(time=2.0, rate=0.5)
+PROBLEM = problems.two_layer(Q=[[0.3]], R=[[0.1]], time=2.0, rate=0.5)
 
 
 def pair(seeds=4):

@@ -240,7 +240,11 @@ class Network(Trainee):
             self.state = _advance(dynamics, self.state, self.inputs, window)
             self.steps = high
             report(self.steps / dynamics.size)
-        self.loss, self.overlaps = jax.device_get(_measure(dynamics, self.state, self.rule))
+        self._look()
+
+    def _look(self) -> None:
+        """The loss and the overlaps of the present state; raises `Diverged`."""
+        self.loss, self.overlaps = jax.device_get(_measure(self.dynamics, self.state, self.rule))
         if diverged(self.loss, np.inf) or diverged(np.max(np.abs(self.overlaps.Q)), self.scale):
             raise Diverged
 
@@ -261,6 +265,7 @@ class Network(Trainee):
         made, _ = equations(problem)
         self.dynamics = eqx.tree_at(lambda dynamics: dynamics.made, self.dynamics, made)
         self.problem = problem
+        self._look()
 
     def weights(self):
         if not isinstance(self.state, Weights):

@@ -1,10 +1,10 @@
 """What the README and the docs say is true: code runs, files parse, commands, names and numbers exist."""
 
+import importlib
 import inspect
 import re
 import shlex
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import equinox as eqx
@@ -109,7 +109,7 @@ def test_problem_files_in_the_docs_are_understood():
         for text in blocks(page, "toml"):
             values = tomllib.loads(text)
             if "network" in values:
-                assert ld.solve(ld.Problem.from_text(text), save_at=2).converged
+                assert ld.solve(ld.Problem.from_text(text), save_at=2).observables
                 problems += 1
             elif "learning_rate" in values:
                 ld.GradientDescent(**values, time=1.0)
@@ -193,15 +193,6 @@ def test_the_interface_page_has_every_public_name():
     assert sorted(shown) == sorted(ld.__all__)
 
 
-def shortened(made: ld.Problem) -> ld.Problem:
-    """The problem with a tenth of its training; what can be observed is the same."""
-    training = made.training
-    length = (
-        {"time": training.time / 10} if training.steps is None else {"steps": training.steps // 10}
-    )
-    return replace(made, training=replace(training, **length))
-
-
 def test_words_of_the_dictionary_exist():
     text = PAGES["docs/names.md"]
     named = re.findall(r"`([A-Z]\w+)\.(\w+)`", text)
@@ -209,15 +200,19 @@ def test_words_of_the_dictionary_exist():
     for cls, attribute in named:
         fields = getattr(ld, cls).__dataclass_fields__
         assert attribute in fields or hasattr(getattr(ld, cls), attribute), (cls, attribute)
-    known = set()
-    for theory in ld.theories():
-        made = ld.Problem.from_toml(theory.template)
-        known |= set(ld.solve(shortened(made), save_at=3).observables)
-        if isinstance(made.network, ld.NeuralODE):
-            neurons = replace(made.network, amplitudes=[1.0, 1.0])
-            known |= set(ld.solve(replace(shortened(made), network=neurons), save_at=3).observables)
+    known = {quantity.name for theory in ld.theories() for quantity in theory.table}
+    named = set(re.findall(r'\["(\w+)"\]', text)) | set(re.findall(r"`([CR]_[a-z]{2})`", text))
+    assert named <= known
     without_symbol = {"bias", "width_variance", "data_variance", "alignment", "movement"}
-    assert set(re.findall(r'\["(\w+)"\]', text)) == known - without_symbol
+    without_symbol |= {"preactivation", "overlap_same_data", "overlap_same_weights"}
+    along_the_flow = {name for name in known if re.fullmatch("[CR]_[xyp][xyp]", name)}
+    assert known - named <= without_symbol | along_the_flow
+
+
+def test_the_page_of_observables_is_that_of_the_tables(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    page = importlib.import_module("observables").page()
+    assert PAGES["docs/observables.md"] == page
 
 
 def test_tests_named_in_the_docs_exist():

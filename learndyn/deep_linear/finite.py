@@ -292,7 +292,7 @@ class Networks(StepByStep):
         if examples is None:
             rng = np.random.Generator(np.random.SFC64([self.now]))
             X = rng.standard_normal((count, made.sizes.D)) * np.sqrt(made.lam)
-            examples = X, np.zeros((made.outputs, count))
+            examples = X, made.sigma * rng.standard_normal((made.outputs, count))
         X, noise = examples
         y = self.target @ X.T / made.r[0] + noise
         return {"x": X[:count].copy(), "y": y.T[:count].copy()}

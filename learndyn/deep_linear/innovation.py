@@ -235,6 +235,7 @@ class GrowingTraining(Progressing):
     def _move(self, until: float, report: Report) -> None:
         if self.scale is None:
             self._look()
+            report(self.now)
         while self.now < until:
             eta, momentum, decay = (float(x[self.now]) for x in self.rule)
             self.network.step(eta, momentum, decay)

@@ -106,7 +106,7 @@ def test_initial_error(L, form):
         theory = solved(network, ld.Dataset(1.2), 0.01, 2, form)
         start = {"step": 0, "step2": 0}
         assert theory["C_v"].sel(start).item() == pytest.approx(expected, abs=1e-12)
-        C_g = theory["C_g"].sel(start, layer=L).item()
+        C_g = theory["C_g"].sel(start | {"layer": L}).item()
         assert C_g == pytest.approx(1.0, abs=1e-12)
 
 

@@ -314,6 +314,17 @@ def test_diverging_network_ends_where_it_diverges(case):
         assert np.isfinite(value).all(), name
 
 
+def test_seeds_that_diverge_before_the_first_recorded_step_are_not_known():
+    """Some of six small networks outlive the first ten steps: the others are NaN, as after a divergence."""
+    made = Problem(DeepLinear(2, 0.8), Dataset(1.2), GradientDescent(0.3, steps=60))
+    runs = simulate(made, 10, 6, save_at=[10, 60])
+    unknown = np.isnan(runs["test_loss"].sel(step=10))
+    assert 0 < unknown.sum() < 6
+    assert np.isnan(runs["C_h"].sel(step=10)[unknown]).all()
+    assert np.isfinite(runs["C_h"].sel(step=10, step2=10)[~unknown]).all()
+    assert runs.diverged_at == 10
+
+
 def test_run_reports_and_stops_when_told():
     class Stop(Exception):
         pass

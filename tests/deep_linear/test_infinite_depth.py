@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from learndyn.core.conversion import from_version_1
 from learndyn.core.record import Record
+from learndyn.core.theory import theory_for
 from learndyn.deep_linear import node_numbers
 from learndyn.deep_linear.setting import setting
 from tests import problems
@@ -322,6 +324,19 @@ def test_the_edge_of_stability_is_noted_and_layer_times_label_the_functions():
     for name in ("C_h", "C_g", "R_hr", "R_gu"):
         assert theory[name].dims == ("tau", "step", "output", "step2", "output2")
     np.testing.assert_allclose(theory["tau"], np.linspace(0, 1, 9))
+
+
+def test_a_file_of_the_first_version_keeps_its_layer_times():
+    """Version 0.1 left out axes of length one."""
+    theory = ld.solve(problem(steps=4))
+    old = theory.data.squeeze(["output", "output2"], drop=True)
+    for array in old.values():
+        array.attrs["units"] = "1"
+    found = from_version_1(old, theory_for(theory.problem), theory.problem)
+    for name in theory.observables:
+        assert found[name].dims == theory[name].dims
+        np.testing.assert_array_equal(found[name], theory[name])
+        assert "units" not in found[name].attrs
 
 
 def test_progress_rises_to_one():

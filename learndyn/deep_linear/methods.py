@@ -13,7 +13,7 @@ from learndyn.deep_linear.gradient import losses_of
 from learndyn.deep_linear.innovation import GrowingTraining
 from learndyn.deep_linear.node_numbers import LAYER_TIMES, by_nodes
 from learndyn.deep_linear.observables import INFINITE_TABLE, TABLE, told
-from learndyn.deep_linear.recursion import RowRecursion, work
+from learndyn.deep_linear.recursion import SHORT_WORK, RowRecursion, work
 from learndyn.deep_linear.rows import memory as memory_of_rows
 from learndyn.deep_linear.setting import POPULATION, STREAM, Setting, setting
 from learndyn.errors import NotConverged, NoTheory, ProblemError
@@ -23,8 +23,6 @@ from learndyn.training import impulse_response
 
 ROWS_WORK = 1.5e9
 """Up to this much work the row recursion takes seconds, and it gives the responses too."""
-SHORT_WORK = 2e7
-"""Up to this much work, about 20 ms, what surrounds the recursion is worth saving."""
 FEWER_BINS = 4
 """A spectrum in fewer bins, by this factor, shows the accuracy of its grouping."""
 RUNAWAY = 10.0
@@ -108,16 +106,7 @@ class Rows(Binned):
 
     def with_setting(self, problem, made, record, report):
         recursion = RowRecursion(problem, made, int(record.last), self.ensembles)
-        return self._curves(recursion, record, of_states(report, record.last, 3))
-
-    def _curves(
-        self, recursion: RowRecursion, record: Record, report: Report, wanted=None
-    ) -> Curves:
-        """What a recursion gives that has just begun."""
-        reached = recursion.advance(record.at, report)
-        arrays, labels = recursion.read(record.at[:reached], wanted), recursion.labels()
-        evidence = recursion.evidence() | {"accuracy": {}}
-        return Curves(TABLE, record, arrays, reached, labels=labels, evidence=evidence)
+        return recursion.curves(record, of_states(report, record.last, 3))
 
     def start(self, problem, seed=0):
         self.check(problem)
@@ -153,7 +142,7 @@ class Rows(Binned):
                 recursion = RowRecursion(problem, made, int(record.last), response=response)
             else:
                 recursion.begin(problem, made, response)
-            curves.append(self._curves(recursion, record, lambda step: None, wanted))
+            curves.append(recursion.curves(record, lambda step: None, wanted))
         return curves
 
 

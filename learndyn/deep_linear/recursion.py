@@ -2,14 +2,19 @@
 
 import numpy as np
 
+from learndyn.core.curves import Curves
 from learndyn.core.progressing import Progressing, Report
+from learndyn.core.record import Record
 from learndyn.deep_linear import residual, rows
 from learndyn.deep_linear.functions import Functions
-from learndyn.deep_linear.observables import layers_of, told
+from learndyn.deep_linear.observables import TABLE, layers_of, told
 from learndyn.deep_linear.setting import Setting, same_data
 from learndyn.divergence import diverged
 from learndyn.memory import require_memory
 from learndyn.training import PerStepRule, impulse_response
+
+SHORT_WORK = 2e7
+"""Up to this much work, about 20 ms, what surrounds the recursion is worth saving."""
 
 
 def memory(made: Setting, steps: int, ensembles: bool = False) -> float:
@@ -59,9 +64,11 @@ class RowRecursion(Progressing):
 
     def advance(self, states, report):
         states = np.asarray(states)
-        reached = advance_rows(
-            self._rows, self.found, self.w, self.finished, int(states[-1]) + 1, self.error, report
-        )
+        count = int(states[-1]) + 1
+        given = self._rows, self.found, self.w, self.finished, count, self.error, report
+        # A short recursion is over before a look at it pays.
+        short = work(self.made, count - 1) <= SHORT_WORK
+        reached = advance_rows(*given, piece=count) if short else advance_rows(*given)
         if self.finished == 0 and reached:
             self.error = float(rows.errors(self.found, self.w, 0, 1)[0])
         self.finished = max(self.finished, reached)
@@ -78,16 +85,26 @@ class RowRecursion(Progressing):
 
     def read(self, states, wanted=None) -> dict[str, np.ndarray]:
         """The wanted observables (all of them for None) at some of the finished steps."""
-        states = np.asarray(states, int)
-        return read_off(self.found, self.w, self.made, states, self.ensembles, wanted)
+        return self.functions(states).read(wanted, self.ensembles)
+
+    def functions(self, states) -> Functions:
+        """The functions at some of the finished steps; at step 0 for none."""
+        states = np.asarray(states if len(states) else [0], int)
+        return Functions(self.found, self.w, self.made, states)
 
     def labels(self):
         return layers_of(self.made)
 
     def evidence(self):
-        last = np.array([max(self.kept, default=0)])
-        edge = Functions(self.found, self.w, self.made, last).edge()
-        return told(self.problem, "rows", self.made, edge)
+        return told(self.problem, "rows", self.made, self.functions(self.kept).edge())
+
+    def curves(self, record: Record, report: Report, wanted=None) -> Curves:
+        """The wanted observables (all of them for None) of a whole recursion that has just begun."""
+        reached = self.advance(record.at, report)
+        functions = self.functions(record.at[:reached])
+        arrays = functions.read(wanted, self.ensembles)
+        evidence = told(self.problem, "rows", self.made, functions.edge()) | {"accuracy": {}}
+        return Curves(TABLE, record, arrays, reached, labels=self.labels(), evidence=evidence)
 
     def after(self):
         return self.now + 1
@@ -122,31 +139,24 @@ def _copy(small, large) -> None:
         after[..., :n, :n] = before
 
 
-def read_off(
+def advance_rows(
+    advance,
     found: rows.Rows,
     w: rows.Weights,
-    made: Setting,
-    states: np.ndarray,
-    ensembles=False,
-    wanted=None,
-) -> dict[str, np.ndarray]:
-    """The wanted observables (all of them for None) of a row recursion at some of its finished steps."""
-    functions = Functions(found, w, made, states if len(states) else np.zeros(1, dtype=int))
-    arrays = functions.some(wanted)
-    return arrays | functions.overlaps() if ensembles else arrays
-
-
-def advance_rows(
-    advance, found: rows.Rows, w: rows.Weights, first: int, count: int, start: float, report: Report
+    first: int,
+    count: int,
+    start: float,
+    report: Report,
+    piece: int = 16,
 ) -> int:
     """Compute the rows `first` … `count` − 1 by `advance(first, last)`; the number of rows before training diverged.
 
     `advance` returns the number of rows that it finished, or None for all of them. `start` is the error at step 0,
-    where that is not among these rows.
+    where that is not among these rows. There is a report, and a look for divergence, after a `piece` of rows.
     """
     while first < count:
         # Equal work in each piece: the cost of a row grows with its square.
-        last = min(count, max(first + 16, int(first * 1.05)))
+        last = min(count, max(first + piece, int(first * 1.05)))
         finished = advance(first, last)
         finished = last if finished is None else finished
         loss = rows.errors(found, w, first, finished)

@@ -88,13 +88,13 @@ def _rows(made, nodes):
     """The finished row recursion with so many nodes."""
     kept = []
 
-    def read_off(found, *others, **options):
+    def functions(found, *others):
         kept.append(found)
-        return original(found, *others, **options)
+        return original(found, *others)
 
-    original = node_numbers.read_off
+    original = node_numbers.Functions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_numbers, "read_off", read_off)
+        patch.setattr(node_numbers, "Functions", functions)
         _resolved(made, nodes)
     return kept[0]
 

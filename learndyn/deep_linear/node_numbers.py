@@ -62,7 +62,9 @@ class Resolved(NamedTuple):
         return len(self.loss)
 
 
-def by_nodes(problem, made: Setting, saved: np.ndarray, report: Report):
+def by_nodes(
+    problem, made: Setting, saved: np.ndarray, report: Report
+) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """Observables at the saved steps, the number of steps before training diverged, and the evidence."""
     # Fewer nodes would not do for this β_0; the largest number is kept to confirm the one before it.
     nodes = _at_least(4 + 2 * problem.network.skip.beta0**2, NUMBERS[:-1])
@@ -83,8 +85,9 @@ def by_nodes(problem, made: Setting, saved: np.ndarray, report: Report):
         name: _largest(values - second[name]) + ROUNDING * _largest(values)
         for name, values in first.items()
     }
-    evidence: dict[str, Any] = {"edge_of_stability": fine.edge, "accuracy": accuracy}
-    return first, reached, evidence | {"nodes": [coarse.nodes, fine.nodes]}
+    nodes_taken = [coarse.nodes, fine.nodes]
+    evidence = {"edge_of_stability": fine.edge, "accuracy": accuracy, "nodes": nodes_taken}
+    return first, reached, evidence
 
 
 def _at_least(least: float, numbers: tuple[int, ...]) -> int:

@@ -1,4 +1,4 @@
-"""Deep linear networks: both forms of the causal solution, its gradient, and how time and memory grow."""
+"""Deep linear networks: both methods, its gradient, and how time and memory grow."""
 
 import time
 import tracemalloc
@@ -21,8 +21,11 @@ def problem(steps: int, depth: int = 4, rate=0.02, network=None, data=None) -> l
     return ld.Problem(network, data or ld.Dataset(1.2, 0.5), ld.GradientDescent(rate, steps=steps))
 
 
+METHODS = {"rows": ld.Rows, "innovation": ld.Innovation}
+
+
 def solved(made: ld.Problem, form: str, **options):
-    return ld.solve(made, ld.Causal(form=form, **options), save_at=[0, made.training.steps])
+    return ld.solve(made, METHODS[form](**options), save_at=[0, made.training.steps])
 
 
 def against_plain_numpy(steps: int, repeat: int) -> None:
@@ -32,7 +35,7 @@ def against_plain_numpy(steps: int, repeat: int) -> None:
     # One thread for each of the two.
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
         reference = best(lambda: naive_deep_linear.test_losses(numbers, kappa, steps), repeat)
-    for form in ("rows", "innovation"):
+    for form in METHODS:
         seconds = best(lambda form=form: solved(made, form), repeat)
         found = float(solved(made, form)["test_loss"][-1])
         what = f"{form}, L = 4, T = {steps} (differs by {abs(found / plain - 1):.0e})"

@@ -14,7 +14,8 @@ def problem(depth: float, steps: int) -> ld.Problem:
 
 
 def solved(depth: float, steps: int):
-    return ld.solve(problem(depth, steps), ld.Causal(form="rows"), save_at=[0, steps])
+    method = ld.LayerNodes() if math.isinf(depth) else ld.Rows()
+    return ld.solve(problem(depth, steps), method, save_at=[0, steps])
 
 
 def against_training(depth: int, steps: int) -> None:

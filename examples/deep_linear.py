@@ -7,7 +7,7 @@ problem = ld.Problem(
     data=ld.Dataset(ratio=1.5, noise=0.5),
     training=ld.GradientDescent(learning_rate=0.05, steps=150),
 )
-theory = ld.solve(problem, ld.Causal(ensembles=True))
+theory = ld.solve(problem, ld.Rows(ensembles=True))
 runs = ld.simulate(problem, size=400, seeds=10)
 print(ld.compare(theory, runs))
 for members in (1, 2, 8):

@@ -164,7 +164,7 @@ def load(path: str | Path) -> Solution:
     evidence = json.loads(stored.texts["evidence"])
     data = stored.data
     if stored.version == 1:
-        data = from_version_1(data, theory_for(problem))
+        data = from_version_1(data, theory_for(problem), problem)
     return Solution(data, problem, evidence, json.loads(stored.texts["diverged_at"]))
 
 

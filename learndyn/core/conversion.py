@@ -9,11 +9,11 @@ ENDINGS = ("_standard_error_runs", "_standard_error", "_runs", "")
 """What follows the name of an observable, in solutions and sweeps."""
 
 
-def from_version_1(data: xr.Dataset, theory: Theory) -> xr.Dataset:
-    """The arrays of a solution, or of a sweep, that learndyn 0.1 saved."""
+def from_version_1(data: xr.Dataset, theory: Theory, problem) -> xr.Dataset:
+    """The arrays of a solution of a problem, or of a sweep, that learndyn 0.1 saved."""
     axis = "time" if "time" in data.dims else "step"
     names = {MAIN: axis, SECOND: f"{axis}2"}
-    known = {quantity.name: quantity for quantity in theory.table}
+    known = {quantity.name: quantity for quantity in theory.table_of(problem)}
     for full in map(str, list(data.data_vars)):
         ending = next(ending for ending in ENDINGS if full.endswith(ending))
         old = full.removesuffix(ending)

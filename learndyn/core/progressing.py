@@ -45,6 +45,14 @@ class Progressing(abc.ABC):
     def observe(self) -> dict[str, np.ndarray]:
         """The observables of `now`, with axes of length one for the states."""
 
+    def labels(self) -> dict[str, np.ndarray]:
+        """The labels of axes that are not numbered from 0."""
+        return {}
+
+    def evidence(self) -> dict[str, Any]:
+        """How the numbers so far were obtained."""
+        return {}
+
     def after(self) -> float:
         """The state after one step."""
         raise LearndynError("the limit has no single steps: it advances in time; use advance(t)")

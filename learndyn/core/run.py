@@ -135,10 +135,14 @@ class Run:
         present = Record(self.axis, np.array([self.now]))
         table = [q for q in self._theory.table if MAIN in q.axes and SECOND not in q.axes]
         shown = {q.name: arrays[q.name] for q in table if q.name in arrays}
-        labels = {} if self._ensemble is None else self._ensemble.labels
-        curves = Curves(self._theory.table, present, shown, labels=labels)
+        curves = Curves(self._theory.table, present, shown, labels=self._labels)
         data = xr.Dataset(*curves.variables(self._theory.time_words)).isel({self.axis: 0})
         return {name: data[name] for name in shown}
+
+    @property
+    def _labels(self) -> dict[str, np.ndarray]:
+        ensemble = self._ensemble
+        return self._progressing.labels() if ensemble is None else ensemble.labels
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
@@ -191,12 +195,14 @@ class Run:
         record = Record(self.axis, at)
         with float64():
             arrays = self._progressing.arrays()
-        seconds = time.perf_counter() - self._began
-        labels = {} if self._ensemble is None else self._ensemble.labels
-        curves = Curves(self._theory.table, record, arrays, len(self._states), labels=labels)
-        curves = curves.told(**self._changed())
+        seconds, reached = time.perf_counter() - self._began, len(self._states)
+        curves = Curves(self._theory.table, record, arrays, reached, labels=self._labels)
         if self._ensemble is None:
             assert isinstance(self._method, Method)
+            known, changed = self._progressing.evidence(), self._changed()
+            warnings = [*known.get("warnings", []), *changed.get("warnings", [])]
+            told = known | changed | ({"warnings": warnings} if warnings else {})
+            curves = curves.told(**told)
             given = (self._theory, self._problem, self._method, self._seed)
             return solution_of(*given, curves, seconds)
         evidence = self._ensemble.evidence | self._changed()

@@ -104,7 +104,9 @@ def simulation_of(
     datasets = [as_dataset(finished[seed], theory) for seed in seeds]
     longest = max(datasets, key=lambda dataset: dataset.sizes[axis])
     axes = {name: longest[name] for name in (axis, f"{axis}2") if name in longest.dims}
-    aligned = [dataset.reindex(axes) for dataset in datasets]
+    # A seed that diverged before the first recorded state has no arrays.
+    nothing = xr.full_like(longest, np.nan, dtype=float)
+    aligned = [dataset.reindex(axes) if dataset.data_vars else nothing for dataset in datasets]
     numbers = xr.Variable("seed", np.array(seeds), {"long_name": "seed"})
     data = xr.concat(aligned, dim=numbers, join="exact")
     for name in data.data_vars:

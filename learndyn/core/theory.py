@@ -56,6 +56,10 @@ class Theory(abc.ABC):
         """Whether the theory is for this problem, whose parts have its types."""
         return True
 
+    def table_of(self, problem) -> Table:
+        """The observables of one problem: those of `table`, unless some of its axes have other names."""
+        return self.table
+
     def automatic(self, problem, record: Record) -> Method:
         """The method that suits the problem best."""
         return self.methods[0]()

@@ -2,6 +2,7 @@
 equations in `rows.py`, `residual.py`, `infinite_depth.py` and `innovation.py`) and the finite networks it describes
 (`finite.py`)."""
 
+import math
 from pathlib import Path
 
 from learndyn.core.theory import Theory, register
@@ -10,7 +11,7 @@ from learndyn.deep_linear import figures as figures
 from learndyn.deep_linear import finite, methods
 from learndyn.deep_linear import residual_figures as residual_figures
 from learndyn.deep_linear.network import DeepLinear
-from learndyn.deep_linear.observables import TABLE
+from learndyn.deep_linear.observables import INFINITE_TABLE, TABLE
 from learndyn.training import GradientDescent
 
 _folder = Path(__file__).parent
@@ -41,6 +42,9 @@ class _Residual(_Feedforward):
 
     def applies(self, problem):
         return problem.network.skip is not None
+
+    def table_of(self, problem):
+        return INFINITE_TABLE if math.isinf(problem.network.depth) else TABLE
 
 
 for _data, _name, _summary in (

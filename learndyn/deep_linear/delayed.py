@@ -28,6 +28,7 @@ class DelayedMatrix:
         self.momentum, self.decay = momentum, decay
         pending = DELAY * outputs
         self.g, self.h = (np.empty((pending, n)) for n in initial.shape)
+        self.last = slice(0), 0.0
         self._restart()
 
     def _restart(self):
@@ -61,7 +62,7 @@ class DelayedMatrix:
         self.b[n + 2 : end + 2] = eta
         self.a *= 1 - eta * self.decay
         self.a += self.b
-        self.pending = end
+        self.pending, self.last = end, (slice(n, end), eta)
         if end == len(self.g):
             self.settle()
 
@@ -75,7 +76,9 @@ class DelayedMatrix:
         """Go on with another momentum and decay."""
         self.settle()
         if momentum and self.B is None:
-            self.B = np.zeros_like(self.W)
+            # Without momentum B is the force of the last step.
+            rows, eta = self.last
+            self.B = eta * self.g[rows].T @ self.h[rows]
         self.momentum, self.decay = momentum, decay
 
     def settle(self):

@@ -216,6 +216,7 @@ class Networks(StepByStep):
         self.rule = PerStepRule.of(problem.training)
         self.sources, self.networks, self.target = draw(made, seed, partners)
         self.goal = made.overlap(self.target, self.target)
+        self.per_input = np.sqrt(made.lam) / made.r[0]
         self.noise = made.outputs * made.sigma**2
         self.scale = None
 
@@ -230,8 +231,8 @@ class Networks(StepByStep):
             for given, row in zip(examples, self.networks, strict=True)
         ]
         made = self.made
-        loss = np.max([[made.overlap(one.v, one.v) for one in row] for row in self.fields])
-        loss += self.noise
+        self.errors = [[made.overlap(one.v, one.v) for one in row] for row in self.fields]
+        loss = np.max(self.errors) + self.noise
         if self.scale is None:
             self.scale = loss
         if diverged(loss, self.scale):
@@ -245,12 +246,12 @@ class Networks(StepByStep):
         self._look(self.now + 1)
 
     def measure(self):
+        """Of the test loss the error without noise, and of the alignment ⟨w*·v⟩: the rest is the same for all steps."""
         made, own = self.made, self.fields[0][0]
-        error = made.overlap(own.v, own.v)
         found = {
-            "test_loss": error + self.noise,
-            "alignment": alignment(made.overlap(self.target, own.v), error, self.goal),
-            "C_v": Products(own.v * np.sqrt(made.lam) / made.r[0], mean=False),
+            "test_loss": self.errors[0][0],
+            "alignment": made.overlap(self.target, own.v),
+            "C_v": Products(own.v * self.per_input, mean=False),
             "C_h0": Products(own.h[0] / made.r[0], mean=False),
             "C_h": Products(own.h[1:]),
             "C_g": Products(own.g),
@@ -273,6 +274,13 @@ class Networks(StepByStep):
                 found[name] = sum(made.overlap(a, b) for a, b in two) / 2
         return found
 
+    def finish(self, arrays):
+        if not arrays:
+            return arrays
+        error = arrays["test_loss"]
+        aligned = alignment(arrays["alignment"], error, self.goal)
+        return arrays | {"test_loss": error + self.noise, "alignment": aligned}
+
     def change(self, problem):
         """Other rates, momentum or decay from now on."""
         same_data(self.problem, problem)
@@ -292,7 +300,7 @@ class Networks(StepByStep):
         if examples is None:
             rng = np.random.Generator(np.random.SFC64([self.now]))
             X = rng.standard_normal((count, made.sizes.D)) * np.sqrt(made.lam)
-            examples = X, np.zeros((made.outputs, count))
+            examples = X, made.sigma * rng.standard_normal((made.outputs, count))
         X, noise = examples
         y = self.target @ X.T / made.r[0] + noise
         return {"x": X[:count].copy(), "y": y.T[:count].copy()}

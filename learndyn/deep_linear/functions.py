@@ -70,6 +70,11 @@ class Functions:
         each = np.diagonal(self.of_modes(CG), axis1=1, axis2=2)[:, self.index]
         return self.setting.omega @ each
 
+    def read(self, wanted=None, ensembles: bool = False) -> dict:
+        """`some` of the observables, and the overlaps of ensembles if they are asked for."""
+        found = self.some(wanted)
+        return found | self.overlaps() if ensembles else found
+
     def some(self, wanted=None) -> dict:
         """Losses, and those of the other observables that are wanted; all of them for None."""
         groups = (

@@ -28,7 +28,7 @@ and much less where training is smooth.
 import numpy as np
 
 from learndyn.core.progressing import Diverged, Progressing, Report
-from learndyn.deep_linear.observables import alignment, edge_of_stability
+from learndyn.deep_linear.observables import alignment, edge_of_stability, layers_of, told
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting, same_data
 from learndyn.divergence import diverged
 from learndyn.memory import require_memory
@@ -186,14 +186,14 @@ class GrowingTraining(Progressing):
     now: int = 0
 
     def __init__(self, problem, setting: Setting, tolerance: float):
-        self.problem, self.setting = problem, setting
+        self.problem, self.setting, self.tolerance = problem, setting, tolerance
         self.network = GrowingNetwork(setting, tolerance)
         self.rule = PerStepRule.of(problem.training)
         self.numbers: list[list] = []
         self.fields: list[dict[str, np.ndarray]] = []
         self.powers: list[float] = []
         self.successive: list[float] = []
-        self._look()
+        self.scale: float | None = None
 
     def _look(self) -> None:
         """The fields of the present step; raises `Diverged`."""
@@ -207,7 +207,7 @@ class GrowingTraining(Progressing):
         dataset = setting.data == DATASET
         self.train_loss = float(np.sum(network.Delta**2)) if dataset else self.test_loss
         largest = max(self.test_loss, self.train_loss)
-        if self.now == 0:
+        if self.scale is None:
             self.scale = largest
         if diverged(largest, self.scale):
             raise Diverged
@@ -233,6 +233,9 @@ class GrowingTraining(Progressing):
         return len(states)
 
     def _move(self, until: float, report: Report) -> None:
+        if self.scale is None:
+            self._look()
+            report(self.now)
         while self.now < until:
             eta, momentum, decay = (float(x[self.now]) for x in self.rule)
             self.network.step(eta, momentum, decay)
@@ -251,13 +254,15 @@ class GrowingTraining(Progressing):
         losses = _losses(np.reshape(numbers, (-1, 7)), self.setting)
         return losses | _correlations(fields, self.setting)
 
-    def basis(self) -> int:
-        """The dimension of the largest space."""
-        return max(space.dimension for space in self.network.spaces)
+    def labels(self):
+        return layers_of(self.setting)
 
-    def edge(self) -> int | None:
-        """The step from which training is at the edge of stability, or None."""
-        return edge_of_stability(self.powers, self.successive)
+    def evidence(self):
+        """That of all methods, and the dimension of the largest space."""
+        edge = edge_of_stability(self.powers, self.successive) if self.powers else None
+        basis = max(space.dimension for space in self.network.spaces)
+        found = told(self.problem, "innovation", self.setting, edge)
+        return found | {"basis": basis, "tolerance": self.tolerance}
 
     def after(self):
         return self.now + 1

@@ -12,8 +12,8 @@ from learndyn.core.record import Record
 from learndyn.deep_linear.gradient import losses_of
 from learndyn.deep_linear.innovation import GrowingTraining
 from learndyn.deep_linear.node_numbers import LAYER_TIMES, by_nodes
-from learndyn.deep_linear.observables import INFINITE_TABLE, TABLE
-from learndyn.deep_linear.recursion import RowRecursion, layers_of, memory, told, work
+from learndyn.deep_linear.observables import INFINITE_TABLE, TABLE, told
+from learndyn.deep_linear.recursion import SHORT_WORK, RowRecursion, work
 from learndyn.deep_linear.rows import memory as memory_of_rows
 from learndyn.deep_linear.setting import POPULATION, STREAM, Setting, setting
 from learndyn.errors import NotConverged, NoTheory, ProblemError
@@ -23,8 +23,6 @@ from learndyn.training import impulse_response
 
 ROWS_WORK = 1.5e9
 """Up to this much work the row recursion takes seconds, and it gives the responses too."""
-SHORT_WORK = 2e7
-"""Up to this much work, about 20 ms, what surrounds the recursion is worth saving."""
 FEWER_BINS = 4
 """A spectrum in fewer bins, by this factor, shows the accuracy of its grouping."""
 RUNAWAY = 10.0
@@ -79,6 +77,18 @@ class Binned(Method, abstract=True):
     def with_setting(self, problem, made: Setting, record: Record, report: Report) -> Curves:
         """The limit with the modes of a setting; its evidence has an accuracy."""
 
+    def trace(self, problem, record):
+        """Test and train loss as a JAX function of the training rule: by the row recursion, whatever the method."""
+        if problem.network.branch is not None:
+            raise NoTheory("derivatives are not known for residual networks")
+        made, steps = setting(problem, self.bins), problem.training.steps
+        # A gradient needs the finished matrices and their adjoints.
+        needed = 2.5 * memory_of_rows(made, steps)
+        require_memory(needed, "the gradient of a row recursion", "use fewer steps")
+        test, train = losses_of(made)(*impulse_response(problem.training, steps))
+        found = {"test_loss": test[record.at], "train_loss": train[record.at]}
+        return {n: found[n] for n in found if n == "test_loss" or made.data != POPULATION}
+
 
 class Rows(Binned):
     """The row recursion: correlations, responses, the decomposition of the loss, and gradients.
@@ -95,72 +105,44 @@ class Rows(Binned):
             raise ProblemError("Rows.ensembles", True, "is not known for residual networks")
 
     def with_setting(self, problem, made, record, report):
-        steps = int(record.last)
-        require_memory(
-            memory(made, steps, self.ensembles),
-            f"a row recursion of {steps} steps",
-            "use Innovation or fewer steps",
-        )
-        recursion = RowRecursion(problem, made, steps)
-        reached = recursion.advance(record.at, of_states(report, steps, 3))
-        return self._curves(problem, made, record, recursion, reached)
-
-    def _curves(
-        self,
-        problem,
-        made: Setting,
-        record: Record,
-        recursion: RowRecursion,
-        reached: int,
-        wanted=None,
-    ) -> Curves:
-        arrays = recursion.read(record.at[:reached], wanted, self.ensembles)
-        evidence = told(problem, "rows", made, recursion.edge()) | {"accuracy": {}}
-        return Curves(TABLE, record, arrays, reached, labels=layers_of(made), evidence=evidence)
+        recursion = RowRecursion(problem, made, int(record.last), self.ensembles)
+        return recursion.curves(record, of_states(report, record.last, 3))
 
     def start(self, problem, seed=0):
         self.check(problem)
-        made, steps = setting(problem, self.bins), problem.training.steps
-        require_memory(memory(made, steps), f"a row recursion of {steps} steps", "use fewer steps")
-        return RowRecursion(problem, made)
-
-    def trace(self, problem, record):
-        """Test and train loss as a JAX function of the training rule."""
-        if problem.network.branch is not None:
-            raise NoTheory("derivatives are not known for residual networks")
-        made, steps = setting(problem, self.bins), problem.training.steps
-        # A gradient needs the finished matrices and their adjoints.
-        needed = 2.5 * memory_of_rows(made, steps)
-        require_memory(needed, "the gradient of a row recursion", "use fewer steps")
-        test, train = losses_of(made)(*impulse_response(problem.training, steps))
-        found = {"test_loss": test[record.at], "train_loss": train[record.at]}
-        return {n: found[n] for n in found if n == "test_loss" or made.data != POPULATION}
+        made = setting(problem, self.bins)
+        return RowRecursion(problem, made, problem.training.steps, self.ensembles)
 
     def pays_together(self, problems, record):
         """Short recursions of one shape: what surrounds a recursion is done once."""
+        return self._of_one_shape(problems, record) is not None
+
+    def _of_one_shape(self, problems, record: Record) -> list[Setting] | None:
+        """The settings of problems that are best solved in the same memory, or None."""
         if self.ensembles or any(problem.network.branch is not None for problem in problems):
-            return False
+            return None
         steps = int(record.last)
         settings = [setting(problem, self.bins) for problem in problems]
         short = all(not made.grouped and work(made, steps) <= SHORT_WORK for made in settings)
-        return short and len({len(made.lam) for made in settings}) == 1
+        return settings if short and len({len(made.lam) for made in settings}) == 1 else None
 
     def solve_many(self, problems, record, seed, wanted=None):
         """One after the other in the same memory."""
-        if not self.pays_together(problems, record):
+        settings = self._of_one_shape(problems, record)
+        if settings is None:
             return super().solve_many(problems, record, seed, wanted)
-        rules: dict = {}
+        responses: dict = {}
         curves, recursion = [], None
-        for problem in problems:
-            training, made = problem.training, setting(problem, self.bins)
-            if id(training) not in rules:
-                rules[id(training)] = impulse_response(training, training.steps)
+        for problem, made in zip(problems, settings, strict=True):
+            training = problem.training
+            if id(training) not in responses:
+                responses[id(training)] = impulse_response(training, training.steps)
+            response = responses[id(training)]
             if recursion is None:
-                recursion = RowRecursion(problem, made, int(record.last), rules[id(training)])
+                recursion = RowRecursion(problem, made, int(record.last), response=response)
             else:
-                recursion.again(problem, made, rules[id(training)])
-            reached = recursion.advance(record.at, lambda step: None)
-            curves.append(self._curves(problem, made, record, recursion, reached, wanted))
+                recursion.begin(problem, made, response)
+            curves.append(recursion.curves(record, lambda step: None, wanted))
         return curves
 
 
@@ -175,20 +157,16 @@ class Innovation(Binned):
     def with_setting(self, problem, made, record, report):
         training = GrowingTraining(problem, made, self.tolerance)
         reached = training.advance(record.at, of_states(report, record.last))
-        curves = Curves(TABLE, record, training.arrays(), reached, labels=layers_of(made))
-        edge = training.edge()
+        evidence = training.evidence()
         # Measured against the row recursion: 0.02 tolerances in smooth runs, up to 40 at the edge of stability.
-        relative = self.tolerance * (1.0 if edge is None else 40.0)
+        relative = self.tolerance * (1.0 if evidence["edge_of_stability"] is None else 40.0)
+        labels = training.labels()
+        curves = Curves(TABLE, record, training.arrays(), reached, labels=labels, evidence=evidence)
         accuracy = {
             name: relative * float(np.max(np.abs(x), initial=0.0))
             for name, x in curves.arrays.items()
         }
-        return curves.told(
-            **told(problem, "innovation", made, edge),
-            basis=training.basis(),
-            tolerance=self.tolerance,
-            accuracy=accuracy,
-        )
+        return curves.told(accuracy=accuracy)
 
     def start(self, problem, seed=0):
         self.check(problem)

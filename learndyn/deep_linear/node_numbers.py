@@ -16,7 +16,7 @@ from learndyn.core.record import Record
 from learndyn.deep_linear import infinite_depth, layer_time, rows
 from learndyn.deep_linear.functions import Functions
 from learndyn.deep_linear.observables import INFINITE_TABLE
-from learndyn.deep_linear.recursion import advance_rows, read_off
+from learndyn.deep_linear.recursion import advance_rows
 from learndyn.deep_linear.setting import Setting
 from learndyn.errors import NotConverged
 from learndyn.memory import require_memory
@@ -62,7 +62,9 @@ class Resolved(NamedTuple):
         return len(self.loss)
 
 
-def by_nodes(problem, made: Setting, saved: np.ndarray, report: Report):
+def by_nodes(
+    problem, made: Setting, saved: np.ndarray, report: Report
+) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """Observables at the saved steps, the number of steps before training diverged, and the evidence."""
     # Fewer nodes would not do for this β_0; the largest number is kept to confirm the one before it.
     nodes = _at_least(4 + 2 * problem.network.skip.beta0**2, NUMBERS[:-1])
@@ -83,8 +85,9 @@ def by_nodes(problem, made: Setting, saved: np.ndarray, report: Report):
         name: _largest(values - second[name]) + ROUNDING * _largest(values)
         for name, values in first.items()
     }
-    evidence: dict[str, Any] = {"edge_of_stability": fine.edge, "accuracy": accuracy}
-    return first, reached, evidence | {"nodes": [coarse.nodes, fine.nodes]}
+    nodes_taken = [coarse.nodes, fine.nodes]
+    evidence = {"edge_of_stability": fine.edge, "accuracy": accuracy, "nodes": nodes_taken}
+    return first, reached, evidence
 
 
 def _at_least(least: float, numbers: tuple[int, ...]) -> int:
@@ -117,14 +120,13 @@ def _resolved(problem, made: Setting, nodes: int, saved, report) -> Resolved:
         # The loss had diverged before a row failed.
         ending = layer_time.FINISHED
     kept = saved[saved < reached]
-    arrays = read_off(found, w, layered, kept)
+    functions = Functions(found, w, layered, kept if len(kept) else np.zeros(1, dtype=int))
+    arrays = functions.some()
     at_layer_times = rule.at(LAYER_TIMES)
     for name in LAYERED:
         arrays[name] = np.tensordot(at_layer_times, arrays[name], axes=1)
     loss = rows.errors(found, w, 0, reached) + made.outputs * made.noise**2
-    states = kept[-1:] if len(kept) else np.zeros(1, dtype=int)
-    edge = Functions(found, w, layered, states).edge()
-    return Resolved(nodes, arrays, loss, edge, ending)
+    return Resolved(nodes, arrays, loss, functions.edge(), ending)
 
 
 def _cut(arrays: dict[str, np.ndarray], saved: np.ndarray, reached: int) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from learndyn.core.curves import Quantity, Table
+from learndyn.deep_linear.setting import Setting
 
 NOISY = "squared error without the half, label noise included"
 TWO = ("step", "output", "step2", "output2")
@@ -45,6 +46,25 @@ INFINITE_TABLE: Table = tuple(
     for quantity in TABLE
 )
 """The same at infinite depth, where layers are numbered by the layer time τ = ℓ/L."""
+
+
+def told(problem, form: str, made: Setting, edge: int | None) -> dict:
+    """The evidence that all methods give."""
+    found = {"form": form, "modes": len(made.lam), "edge_of_stability": edge}
+    if problem.data.spectrum is not None:
+        found["exactness"] = "mean-field approximation at finite width and data"
+    if edge is not None:
+        text = (
+            f"training is at the edge of stability from step {edge}: its gradients turn round and hardly shrink, and "
+            "finite networks approach the limit slowly; a smaller learning rate avoids it"
+        )
+        found["warnings"] = [text]
+    return found
+
+
+def layers_of(made: Setting) -> dict[str, np.ndarray]:
+    """The labels of the layers."""
+    return {"layer": np.arange(1, made.depth + 1)}
 
 
 def alignment(overlap, C_vv, target):

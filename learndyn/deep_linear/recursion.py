@@ -2,31 +2,19 @@
 
 import numpy as np
 
+from learndyn.core.curves import Curves
 from learndyn.core.progressing import Progressing, Report
+from learndyn.core.record import Record
 from learndyn.deep_linear import residual, rows
 from learndyn.deep_linear.functions import Functions
+from learndyn.deep_linear.observables import TABLE, layers_of, told
 from learndyn.deep_linear.setting import Setting, same_data
 from learndyn.divergence import diverged
+from learndyn.memory import require_memory
 from learndyn.training import PerStepRule, impulse_response
 
-
-def told(problem, form: str, made: Setting, edge: int | None) -> dict:
-    """The evidence that all methods give."""
-    found = {"form": form, "modes": len(made.lam), "edge_of_stability": edge}
-    if problem.data.spectrum is not None:
-        found["exactness"] = "mean-field approximation at finite width and data"
-    if edge is not None:
-        text = (
-            f"training is at the edge of stability from step {edge}: its gradients turn round and hardly shrink, and "
-            "finite networks approach the limit slowly; a smaller learning rate avoids it"
-        )
-        found["warnings"] = [text]
-    return found
-
-
-def layers_of(made: Setting) -> dict[str, np.ndarray]:
-    """The labels of the layers."""
-    return {"layer": np.arange(1, made.depth + 1)}
+SHORT_WORK = 2e7
+"""Up to this much work, about 20 ms, what surrounds the recursion is worth saving."""
 
 
 def memory(made: Setting, steps: int, ensembles: bool = False) -> float:
@@ -36,32 +24,36 @@ def memory(made: Setting, steps: int, ensembles: bool = False) -> float:
 
 
 class RowRecursion(Progressing):
-    """The rows of all steps so far; there is room for `steps` of them, those of the training unless given."""
+    """The rows of all steps so far; there is room for `steps` of them.
+
+    `ensembles` adds the overlaps of networks that share something to what is read off.
+    """
 
     now: int = 0
 
-    def __init__(self, problem, made: Setting, steps: int | None = None, rule=None):
-        self.problem, self.made = problem, made
-        self.room = problem.training.steps if steps is None else steps
-        self.rule = PerStepRule.of(problem.training)
-        kappa, d = (
-            impulse_response(problem.training, problem.training.steps) if rule is None else rule
+    def __init__(self, problem, made: Setting, steps: int, ensembles: bool = False, response=None):
+        self.room, self.ensembles = steps, ensembles
+        require_memory(
+            memory(made, steps, ensembles),
+            f"a row recursion of {steps} steps",
+            "use Innovation or fewer steps",
         )
-        self._take(kappa[: self.room + 1, : self.room + 1], d[: self.room + 1])
-        self.found = rows.empty_rows(made, self.room)
+        self.found = rows.empty_rows(made, steps)
         self.blocks = None if made.branch is None else residual.empty_blocks(self.found)
-        self.finished, self.error = 0, 0.0
-        self.kept: list[int] = []
+        self.begin(problem, made, response)
 
-    def _take(self, kappa, d) -> None:
-        self.w = rows.weights(self.made, kappa, d)
+    def begin(self, problem, made: Setting, response=None) -> None:
+        """Start with a problem, or anew with another one of the same shape, in the same memory.
 
-    def again(self, problem, made: Setting, rule) -> None:
-        """Start anew with another problem of the same shape, in the same memory."""
-        self.problem, self.made = problem, made
-        self._take(*(x[: self.room + 1] for x in (rule[0][:, : self.room + 1], rule[1])))
+        `response` is the impulse response of its training, where it is known.
+        """
+        self.problem, self.made, self.rule = problem, made, None
+        training, room = problem.training, self.room + 1
+        kappa, d = impulse_response(training, training.steps) if response is None else response
+        self.w = rows.weights(made, kappa[:room, :room], d[:room])
         # Every entry on and below a diagonal is written again, and none above one was.
-        self.finished, self.error, self.kept, self.now = 0, 0.0, [], 0
+        self.finished, self.error, self.now = 0, 0.0, 0
+        self.kept: list[int] = []
 
     def _rows(self, first: int, last: int) -> None:
         if self.blocks is None:
@@ -72,9 +64,11 @@ class RowRecursion(Progressing):
 
     def advance(self, states, report):
         states = np.asarray(states)
-        reached = advance_rows(
-            self._rows, self.found, self.w, self.finished, int(states[-1]) + 1, self.error, report
-        )
+        count = int(states[-1]) + 1
+        given = self._rows, self.found, self.w, self.finished, count, self.error, report
+        # A short recursion is over before a look at it pays.
+        short = work(self.made, count - 1) <= SHORT_WORK
+        reached = advance_rows(*given, piece=count) if short else advance_rows(*given)
         if self.finished == 0 and reached:
             self.error = float(rows.errors(self.found, self.w, 0, 1)[0])
         self.finished = max(self.finished, reached)
@@ -89,14 +83,28 @@ class RowRecursion(Progressing):
     def observe(self):
         return self.read([self.now])
 
-    def read(self, states, wanted=None, ensembles: bool = False) -> dict[str, np.ndarray]:
+    def read(self, states, wanted=None) -> dict[str, np.ndarray]:
         """The wanted observables (all of them for None) at some of the finished steps."""
-        return read_off(self.found, self.w, self.made, np.asarray(states, int), ensembles, wanted)
+        return self.functions(states).read(wanted, self.ensembles)
 
-    def edge(self) -> int | None:
-        """The step from which training is at the edge of stability, or None."""
-        last = max(self.kept, default=0)
-        return Functions(self.found, self.w, self.made, np.array([last])).edge()
+    def functions(self, states) -> Functions:
+        """The functions at some of the finished steps; at step 0 for none."""
+        states = np.asarray(states if len(states) else [0], int)
+        return Functions(self.found, self.w, self.made, states)
+
+    def labels(self):
+        return layers_of(self.made)
+
+    def evidence(self):
+        return told(self.problem, "rows", self.made, self.functions(self.kept).edge())
+
+    def curves(self, record: Record, report: Report, wanted=None) -> Curves:
+        """The wanted observables (all of them for None) of a whole recursion that has just begun."""
+        reached = self.advance(record.at, report)
+        functions = self.functions(record.at[:reached])
+        arrays = functions.read(wanted, self.ensembles)
+        evidence = told(self.problem, "rows", self.made, functions.edge()) | {"accuracy": {}}
+        return Curves(TABLE, record, arrays, reached, labels=self.labels(), evidence=evidence)
 
     def after(self):
         return self.now + 1
@@ -104,8 +112,12 @@ class RowRecursion(Progressing):
     def change(self, problem):
         """Other rates, momentum or decay from now on; all else is frozen into the data and the weights."""
         same_data(self.problem, problem)
-        self.rule = self.rule.until(self.now, problem.training)
-        self.problem, steps = problem, problem.training.steps
+        steps = problem.training.steps
+        if steps > self.room:
+            needed = memory(self.made, steps, self.ensembles)
+            require_memory(needed, f"a row recursion of {steps} steps", "use fewer steps")
+        rule = self.rule or PerStepRule.of(self.problem.training)
+        self.rule, self.problem = rule.until(self.now, problem.training), problem
         # Rows that were computed ahead of now followed the old rule.
         self.finished = min(self.finished, self.now + 1)
         self.kept = [step for step in self.kept if step < self.finished]
@@ -117,8 +129,7 @@ class RowRecursion(Progressing):
                 blocks = residual.empty_blocks(larger)
                 _copy(self.blocks, blocks)
                 self.blocks = blocks
-        kappa, d = self.rule.impulse_response(self.room)
-        self._take(kappa, d)
+        self.w = rows.weights(self.made, *self.rule.impulse_response(self.room))
 
 
 def _copy(small, large) -> None:
@@ -128,31 +139,24 @@ def _copy(small, large) -> None:
         after[..., :n, :n] = before
 
 
-def read_off(
+def advance_rows(
+    advance,
     found: rows.Rows,
     w: rows.Weights,
-    made: Setting,
-    states: np.ndarray,
-    ensembles=False,
-    wanted=None,
-) -> dict[str, np.ndarray]:
-    """The wanted observables (all of them for None) of a row recursion at some of its finished steps."""
-    functions = Functions(found, w, made, states if len(states) else np.zeros(1, dtype=int))
-    arrays = functions.some(wanted)
-    return arrays | functions.overlaps() if ensembles else arrays
-
-
-def advance_rows(
-    advance, found: rows.Rows, w: rows.Weights, first: int, count: int, start: float, report: Report
+    first: int,
+    count: int,
+    start: float,
+    report: Report,
+    piece: int = 16,
 ) -> int:
     """Compute the rows `first` … `count` − 1 by `advance(first, last)`; the number of rows before training diverged.
 
     `advance` returns the number of rows that it finished, or None for all of them. `start` is the error at step 0,
-    where that is not among these rows.
+    where that is not among these rows. There is a report, and a look for divergence, after a `piece` of rows.
     """
     while first < count:
         # Equal work in each piece: the cost of a row grows with its square.
-        last = min(count, max(first + 16, int(first * 1.05)))
+        last = min(count, max(first + piece, int(first * 1.05)))
         finished = advance(first, last)
         finished = last if finished is None else finished
         loss = rows.errors(found, w, first, finished)

@@ -156,7 +156,7 @@ class Operator:
         self.A, self.B = np.zeros((0, 0)), None
         self.asked, self.answered = Basis(source, tolerance), Basis(target, tolerance)
         self.undriven = 1.0
-        self.force = None
+        self.force = self.last = None
 
     def reserve(self, queries: int) -> None:
         shape = self.target.capacity, self.source.capacity
@@ -175,6 +175,10 @@ class Operator:
         self.undriven *= keep
         if beta and self.B is None:
             self.B = np.zeros_like(self.A)
+            if self.last is not None:
+                # Without momentum B is the force of the last step.
+                G, H = self.last
+                self.B[: G.shape[1], : H.shape[1]] = G.T @ H
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         """A x; not between `step` and `adjoint`."""
@@ -199,7 +203,7 @@ class Operator:
                 _step_adjoint(self.A, rows, columns, keep, G, H, y, x)
             else:
                 _momentum_step_adjoint(self.A, self.B, rows, columns, keep, beta, G, H, y, x)
-            self.force = None
+            self.force, self.last = None, (G, H)
         p = self.answered.extend(y) if self.fresh.any() else None
         if p is not None:
             new = self.source.add(self.origin)

@@ -114,7 +114,7 @@ def load_sweep(path: str | Path) -> Sweep:
     problem = storage.problem_in(path, stored.texts["problem"])
     data = stored.data
     if stored.version == 1:
-        data = from_version_1(data, theory_for(problem))
+        data = from_version_1(data, theory_for(problem), problem)
         data.attrs = {"axes": json.loads(stored.texts["axes"])}
     over, evidence = (json.loads(stored.texts[key]) for key in ("over", "evidence"))
     return Sweep(data, problem, over, evidence)

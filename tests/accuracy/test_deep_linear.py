@@ -51,10 +51,10 @@ def test_grouped_spectra():
     for spectrum in SPECTRA.values():
         for supply in ("population", "dataset", "stream"):
             problem = structured(spectrum, supply)
-            exact = ld.solve(problem, ld.Causal(bins=MODES, form="rows"), save_at=5)
+            exact = ld.solve(problem, ld.Rows(bins=MODES), save_at=5)
             assert exact.diverged_at is None
             for bins in (16, 48):
-                found += ratios(ld.solve(problem, ld.Causal(bins=bins), save_at=5), exact)
+                found += ratios(ld.solve(problem, ld.Rows(bins=bins), save_at=5), exact)
     check_ratios(found, least=1e-2)
 
 
@@ -62,7 +62,7 @@ def test_grouping_states_its_accuracy_where_training_diverges():
     """A curve that ends at a divergence between recorded steps has an accuracy, too."""
     problem = structured(SPECTRA["exponential"], "population")
     wild = ld.Problem(problem.network, problem.data, ld.GradientDescent(2.0, steps=20))
-    solution = ld.solve(wild, ld.Causal(bins=16), save_at=[0, 1, 20])
+    solution = ld.solve(wild, ld.Rows(bins=16), save_at=[0, 1, 20])
     assert solution.diverged_at == 20
     assert solution.evidence["accuracy"]["test_loss"] > 0
 
@@ -78,8 +78,7 @@ def test_innovation_basis():
         for data in (ld.Dataset(ratio=1.5, noise=0.2), ld.Population()):
             network = ld.DeepLinear(depth=depth, width=2.0, richness=richness)
             problem = ld.Problem(network, data, ld.GradientDescent(rate, steps=60))
-            exact = ld.solve(problem, ld.Causal(form="rows"), save_at=13)
-            found += ratios(
-                ld.solve(problem, ld.Causal(form="innovation", tolerance=1e-6), save_at=13), exact
-            )
+            exact = ld.solve(problem, ld.Rows(), save_at=13)
+            rough = ld.solve(problem, ld.Innovation(tolerance=1e-6), save_at=13)
+            found += ratios(rough, exact)
     check_ratios(found)

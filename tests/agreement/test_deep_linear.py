@@ -83,7 +83,7 @@ def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
 def test_ensembles_agree_with_training(data):
     """Bias and the overlaps of networks that share the data, or the weights, only."""
     setting = problem(data=data, rate=0.05)
-    theory = ld.solve(setting, ld.Causal(ensembles=True), save_at=SAVED)
+    theory = ld.solve(setting, ld.Rows(ensembles=True), save_at=SAVED)
     method = ld.Descent(partners=True)
     runs = ld.simulate(setting, 400, SEEDS, method=method, save_at=SAVED)
     names = ["bias", "overlap_same_data", "overlap_same_weights"]
@@ -101,7 +101,7 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
     from learndyn.numerics.precision import float64
 
     setting, size = SETTINGS["plain"], 500
-    R = ld.solve(setting, save_at=np.arange(STEPS + 1))["R_Delta"].sum("step2")
+    R = ld.solve(setting, save_at=np.arange(STEPS + 1))["R_Delta"].sum("step2").squeeze()
     found = []
     for seed in range(SEEDS):
         with float64():
@@ -113,7 +113,7 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
                 fields = network.fields(sources[0].at(step))
                 rows.append(np.sum(fields.Delta * noise) / np.sum(noise**2))
                 if step < STEPS:
-                    network.step(fields, made.eta[step])
+                    network.step(fields, setting.training.learning_rate)
         found.append(rows)
     found = np.array(found)
     error = found.std(axis=0, ddof=1) / np.sqrt(SEEDS)

@@ -7,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learndyn.core.simulate import simulate
+from learndyn.core.record import Record
+from learndyn.core.simulate import simulate, trained
+from learndyn.core.theory import theory_for
 from learndyn.data import Dataset, Population, PowerLaw, Spectrum, Stream
 from learndyn.deep_linear.delayed import DELAY
-from learndyn.deep_linear.finite import Descent, draw, finite, spec
+from learndyn.deep_linear.finite import Descent, draw, spec
 from learndyn.deep_linear.network import DeepLinear
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.numerics.times import resolve_steps
 from learndyn.problem import Problem
 from learndyn.training import ExponentialDecay, GradientDescent
 from tests import problems
@@ -38,12 +39,19 @@ problem = partial(problems.deep_linear, depth=3, width_ratio=UNEQUAL, outputs=2,
 
 
 def curves(made, size=SIZE, seed=0, save_at=None, partners=False):
+    return reported(made, size, seed, save_at, partners, lambda fraction: None)
+
+
+def reported(made, size, seed, save_at, partners, report):
+    theory = theory_for(made)
     with float64():
-        return finite(made, size, Descent(partners), save_at)(seed, lambda fraction: None)
+        record = Record.of(made.training, save_at)
+        ensemble = theory.train(made, size, Descent(partners), record)
+        return trained(theory, ensemble, seed, report)
 
 
 def values(found):
-    return {name: observable.values for name, observable in found.observables.items()}
+    return found.arrays
 
 
 def function(weights, made):
@@ -73,10 +81,10 @@ def test_one_step_is_a_gradient_step(case, centered, skip):
     with float64():
         width = UNEQUAL if skip is None else [0.75] * 3
         setup = problem(data=DATA[case], width_ratio=width, centered=centered, skip=skip)
-        made = spec(setup, SIZE)
+        made, eta = spec(setup, SIZE), setup.training.learning_rate
         (source,), ((network,),), target = draw(made, 3, False)
         start = weights_of(network)
-        network.step(network.fields(source.at(0)), made.eta[0])
+        network.step(network.fields(source.at(0)), eta)
         before = weights_of(network)
         examples = source.at(1)
 
@@ -88,8 +96,8 @@ def test_one_step_is_a_gradient_step(case, centered, skip):
             return jnp.sum((labels(made, target, X, noise) - theta @ X.T) ** 2) / (2 * len(X))
 
         slopes = jax.grad(loss)([jnp.asarray(W) for W in before])
-        network.step(network.fields(examples), made.eta[1])
-        rate = made.sizes.N[-1] * made.gamma**2 * made.eta[1]
+        network.step(network.fields(examples), eta)
+        rate = made.sizes.N[-1] * made.gamma**2 * eta
         for old, slope, new in zip(before, slopes, weights_of(network), strict=True):
             assert np.abs(slope).max() > 1e-4
             np.testing.assert_allclose(new, old - rate * np.asarray(slope), rtol=0, atol=1e-10)
@@ -217,7 +225,7 @@ def test_partners_do_not_change_the_run():
 
 def test_seeds_differ():
     setup = problem(supply="dataset", ratio=0.8)
-    assert not np.array_equal(*(curves(setup, seed=s).observables["C_v"].values for s in (0, 1)))
+    assert not np.array_equal(*(curves(setup, seed=s)["C_v"] for s in (0, 1)))
 
 
 @pytest.mark.parametrize("case", ["dataset", "stream", "stream, spectrum"])
@@ -283,28 +291,38 @@ def test_shared_data_and_shared_weights_correlate_the_errors():
 
 
 def test_axes_and_evidence():
-    one = curves(problem(supply="dataset", ratio=0.8, outputs=1), save_at=[0, 3])
-    two = curves(problem(supply="dataset", ratio=0.8), save_at=[0, 3])
+    one = simulate(problem(supply="dataset", ratio=0.8, outputs=1), SIZE, save_at=[0, 3])
+    two = simulate(problem(supply="dataset", ratio=0.8), SIZE, save_at=[0, 3])
     assert one.axis == "step"
     assert one.diverged_at is None
-    assert one.observables["C_h"].dims == ("layer", "step", "step2")
-    assert one.observables["C_h"].values.shape == (3, 2, 2)
-    assert two.observables["C_g"].dims == ("layer", "step", "output", "step2", "output2")
-    assert two.observables["C_Delta"].values.shape == (2, 2, 2, 2)
+    axes = ("seed", "layer", "step", "output", "step2", "output2")
+    assert one["C_h"].dims == two["C_g"].dims == axes
+    assert one["C_h"].shape == (1, 3, 2, 1, 2, 1)
+    assert two["C_Delta"].shape == (1, 2, 2, 2, 2)
     assert two.evidence["sizes"] == {"D": 12, "N": [6, 18, 9], "examples": 10}
-    assert two.coordinates["layer"].tolist() == [1, 2, 3]
-    assert two.coordinates["step2"].tolist() == [0, 3]
+    assert two["layer"].values.tolist() == [1, 2, 3]
+    assert two["step2"].values.tolist() == [0, 3]
 
 
 @pytest.mark.parametrize("case", ["dataset", "stream, spectrum", "population"])
 def test_diverging_network_ends_where_it_diverges(case):
     found = curves(problem(data=DATA[case], rate=30.0, steps=60), save_at=[0, 1, 20, 40, 60])
     assert found.diverged_at in (1.0, 20.0)
-    assert len(found.times) == len(found.observables["test_loss"].values)
-    assert found.observables["C_h"].values.shape[1] == len(found.times)
-    assert found.coordinates["step2"].tolist() == found.times.tolist()
+    assert len(found.times) == len(found["test_loss"])
+    assert found["C_h"].shape[1] == found["C_h"].shape[3] == len(found.times)
     for name, value in values(found).items():
         assert np.isfinite(value).all(), name
+
+
+def test_seeds_that_diverge_before_the_first_recorded_step_are_not_known():
+    """Some of six small networks outlive the first ten steps: the others are NaN, as after a divergence."""
+    made = Problem(DeepLinear(2, 0.8), Dataset(1.2), GradientDescent(0.3, steps=60))
+    runs = simulate(made, 10, 6, save_at=[10, 60])
+    unknown = np.isnan(runs["test_loss"].sel(step=10))
+    assert 0 < unknown.sum() < 6
+    assert np.isnan(runs["C_h"].sel(step=10)[unknown]).all()
+    assert np.isfinite(runs["C_h"].sel(step=10, step2=10)[~unknown]).all()
+    assert runs.diverged_at == 10
 
 
 def test_run_reports_and_stops_when_told():
@@ -318,10 +336,8 @@ def test_run_reports_and_stops_when_told():
         if fraction > 0.5:
             raise Stop
 
-    with float64():
-        run = finite(problem(supply="dataset", ratio=0.8), SIZE, Descent(), None)
-        with pytest.raises(Stop):
-            run(0, report)
+    with pytest.raises(Stop):
+        reported(problem(supply="dataset", ratio=0.8), SIZE, 0, None, False, report)
     assert seen == sorted(seen)
     assert 0.5 < seen[-1] < 1
 
@@ -343,22 +359,26 @@ def test_power_law_is_one_of_the_spectra():
     found = curves(Problem(network, data, GradientDescent(0.05, steps=2)))
     k = np.arange(1, SIZE + 1)
     loss = np.sum(k ** (-1.5 * 0.8 - 1))
-    assert found.observables["test_loss"].values[0] == pytest.approx(loss, rel=1e-13)
-    assert found.observables["alignment"].values[0] == 0
+    assert found["test_loss"][0] == pytest.approx(loss, rel=1e-13)
+    assert found["alignment"][0] == 0
+
+
+def recorded(save_at, steps):
+    return Record.of(GradientDescent(0.1, steps=steps), save_at).at
 
 
 def test_steps_to_record():
-    assert resolve_steps(None, 5).tolist() == [0, 1, 2, 3, 4, 5]
-    assert resolve_steps(None, 200).tolist() == list(range(201))
+    assert recorded(None, 5).tolist() == [0, 1, 2, 3, 4, 5]
+    assert recorded(None, 200).tolist() == list(range(201))
     for steps in (201, 301, 100_000):
-        found = resolve_steps(None, steps)
+        found = recorded(None, steps)
         assert (found[0], found[-1], len(found)) == (0, steps, 201)
         assert np.ptp(np.diff(found)) <= 1
         assert np.diff(found).min() >= 1
-    assert resolve_steps(3, 9).tolist() == [0, 4, 9]
-    assert resolve_steps(50, 3).tolist() == [0, 1, 2, 3]
-    assert resolve_steps([0.0, 3.0], 3).tolist() == [0, 3]
-    assert resolve_steps(np.array([2]), 3).dtype == np.int64
+    assert recorded(3, 9).tolist() == [0, 4, 9]
+    assert recorded(50, 3).tolist() == [0, 1, 2, 3]
+    assert recorded([0.0, 3.0], 3).tolist() == [0, 3]
+    assert recorded(np.array([2]), 3).dtype == np.int64
 
 
 @pytest.mark.parametrize(
@@ -368,4 +388,4 @@ def test_steps_to_record():
 )
 def test_impossible_steps_to_record_are_refused(save_at):
     with pytest.raises(ProblemError, match="save_at"):
-        resolve_steps(save_at, 10)
+        recorded(save_at, 10)

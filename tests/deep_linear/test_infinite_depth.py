@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from learndyn.core.conversion import from_version_1
+from learndyn.core.record import Record
+from learndyn.core.theory import theory_for
 from learndyn.deep_linear import node_numbers
 from learndyn.deep_linear.setting import setting
 from tests import problems
@@ -60,7 +63,8 @@ def test_a_plain_transcription_of_the_equations_gives_the_same(data, centered):
     np.testing.assert_allclose(theory["test_loss"], plain["test_loss"], rtol=1e-10)
     for name in ("C_h", "C_g"):
         for tau, node in ((0.0, 0), (1.0, -1)):
-            found, expected = theory[name].sel(tau=tau), plain[name][node]
+            found = theory[name].sel(tau=tau, output=0, output2=0)
+            expected = plain[name][node]
             np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
     # ⟨h g⟩ at equal times does not depend on τ.
     np.testing.assert_allclose(
@@ -84,13 +88,13 @@ def _rows(made, nodes):
     """The finished row recursion with so many nodes."""
     kept = []
 
-    def read_off(found, *others, **options):
+    def functions(found, *others):
         kept.append(found)
-        return original(found, *others, **options)
+        return original(found, *others)
 
-    original = node_numbers.read_off
+    original = node_numbers.Functions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_numbers, "read_off", read_off)
+        patch.setattr(node_numbers, "Functions", functions)
         _resolved(made, nodes)
     return kept[0]
 
@@ -107,7 +111,7 @@ def deep_limit(made, depths=(32, 64, 128)) -> dict:
     for n in depths:
         skip = math.sqrt(math.expm1(made.network.skip.beta0**2 / n))
         finite = _replaced(made, depth=n + 1, skip=skip)
-        curves.append(ld.solve(finite, ld.Causal(form="rows")))
+        curves.append(ld.solve(finite, ld.Rows()))
     x = 1.0 / blocks
     weights = [np.prod([b / (b - a) for b in x if b != a]) for a in x]
     names = [name for name in curves[0].observables if "layer" not in curves[0][name].dims]
@@ -180,11 +184,12 @@ def test_initial_values():
     theory = ld.solve(problem(skip=ld.ScaledSkip(beta0), width=nu, richness=gamma))
     accuracy = theory.evidence["accuracy"]["C_g"]
     C_g = np.exp(beta0**2 * (1 - theory["tau"]))
-    np.testing.assert_allclose(theory["C_g"][:, 0, 0], C_g, rtol=0, atol=accuracy)
+    start = {"step": 0, "step2": 0, "output": 0, "output2": 0}
+    np.testing.assert_allclose(theory["C_g"].sel(start), C_g, rtol=0, atol=accuracy)
     C_v = 1 + math.exp(beta0**2) / (nu * gamma**2)
-    assert float(theory["C_v"][0, 0]) == pytest.approx(C_v, rel=1e-9)
+    assert theory["C_v"].sel(start).item() == pytest.approx(C_v, rel=1e-9)
     C_h = C_v + math.exp(beta0**2) / (nu * gamma) ** 2
-    assert float(theory["C_h"].sel(tau=0)[0, 0]) == pytest.approx(C_h, rel=1e-9)
+    assert theory["C_h"].sel(start | {"tau": 0}).item() == pytest.approx(C_h, rel=1e-9)
 
 
 @pytest.mark.parametrize("beta0", [0.5, 1.1, 1.6])
@@ -240,8 +245,7 @@ def errors_of(made) -> dict[str, tuple[float, float]]:
     assert theory.diverged_at is None
     found = {}
     for name, stated in theory.evidence["accuracy"].items():
-        expected = best[name][..., 0, :, 0] if best[name].ndim > 1 else best[name]
-        found[name] = float(np.abs(theory[name].values - expected).max()), stated
+        found[name] = float(np.abs(theory[name].values - best[name]).max()), stated
     return found
 
 
@@ -318,14 +322,27 @@ def test_the_edge_of_stability_is_noted_and_layer_times_label_the_functions():
     assert theory.evidence["edge_of_stability"] is not None
     assert "edge of stability" in theory.evidence["warnings"][0]
     for name in ("C_h", "C_g", "R_hr", "R_gu"):
-        assert theory[name].dims == ("tau", "step", "step2")
+        assert theory[name].dims == ("tau", "step", "output", "step2", "output2")
     np.testing.assert_allclose(theory["tau"], np.linspace(0, 1, 9))
+
+
+def test_a_file_of_the_first_version_keeps_its_layer_times():
+    """Version 0.1 left out axes of length one."""
+    theory = ld.solve(problem(steps=4))
+    old = theory.data.squeeze(["output", "output2"], drop=True)
+    for array in old.values():
+        array.attrs["units"] = "1"
+    found = from_version_1(old, theory_for(theory.problem), theory.problem)
+    for name in theory.observables:
+        assert found[name].dims == theory[name].dims
+        np.testing.assert_array_equal(found[name], theory[name])
+        assert "units" not in found[name].attrs
 
 
 def test_progress_rises_to_one():
     reported = []
     made = near_the_edge(0.02)
-    node_numbers.by_nodes(made, None, setting(made, 64), np.arange(31), reported.append)
+    ld.LayerNodes().solve(made, Record.of(made.training), 0, reported.append)
     assert reported == sorted(reported)
     assert reported[-1] == 1.0
 
@@ -344,11 +361,22 @@ def test_memory_is_refused_before_it_is_taken(monkeypatch):
 
 @pytest.mark.parametrize(
     ("method", "words"),
-    [(ld.Causal(form="innovation"), "in the form 'rows'"), (ld.Causal(ensembles=True), "residual")],
+    [
+        (ld.Innovation(), "method = 'Innovation': must be LayerNodes for an infinitely deep"),
+        (ld.Rows(), "method = 'Rows': must be LayerNodes"),
+    ],
 )
 def test_what_it_cannot_do_is_refused(method, words):
     with pytest.raises(ld.ProblemError, match=words):
         ld.solve(problem(), method)
+
+
+def test_its_method_is_refused_at_finite_depth():
+    with pytest.raises(ld.ProblemError, match="method = 'LayerNodes': must be Rows or Innovation"):
+        ld.solve(problem(depth=3), ld.LayerNodes())
+    feedforward = problem(depth=3, skip=None)
+    with pytest.raises(ld.ProblemError, match="must be one of Rows, Innovation here"):
+        ld.solve(feedforward, ld.LayerNodes())
 
 
 def test_its_gradient_is_refused():

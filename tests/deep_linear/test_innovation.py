@@ -1,12 +1,21 @@
 """The innovation-basis solver against the equations row by row, known limits, and what it promises about its arrays."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from learndyn.deep_linear.innovation import solve_innovation
+from learndyn.core.progressing import of_states
+from learndyn.deep_linear.innovation import GrowingTraining
 from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
 from learndyn.numerics.precision import float64
-from learndyn.training import ExponentialDecay, GradientDescent, impulse_response, rates
+from learndyn.training import (
+    ExponentialDecay,
+    GradientDescent,
+    PerStep,
+    impulse_response,
+    rates,
+)
 from tests.deep_linear.naive import naive
 
 STEPS = 15
@@ -40,7 +49,23 @@ def made(data=DATASET, widths=(0.6,), outputs=1, modes=None, **changes) -> Setti
 def solved(setting, eta=0.02, steps=STEPS, saved=None, tolerance=EXACT, beta=0.0, decay=0.0):
     saved = np.arange(steps + 1) if saved is None else np.asarray(saved)
     eta = np.full(steps, eta) if np.ndim(eta) == 0 else eta
-    return solve_innovation(setting, eta, beta, decay, saved, tolerance, lambda fraction: None)
+    rule = GradientDescent(PerStep(eta), steps=steps, momentum=beta, weight_decay=decay)
+    return trained(setting, rule, saved, tolerance, lambda fraction: None)
+
+
+def trained(setting, rule, saved, tolerance, report) -> dict:
+    """All arrays, the last step that was reached of the saved ones, and the evidence."""
+    # Of a problem, only the rule and what the evidence says of the data are used.
+    problem = SimpleNamespace(training=rule, data=SimpleNamespace(spectrum=None))
+    with float64():
+        training = GrowingTraining(problem, setting, tolerance)
+        count = training.advance(saved, of_states(report, saved[-1]))
+    found = training.arrays()
+    assert len(found["test_loss"]) == count
+    evidence = training.evidence()
+    edge, basis = evidence["edge_of_stability"], evidence["basis"]
+    reached = saved[count - 1] if count else None
+    return found | {"reached": reached, "basis": basis, "edge": edge}
 
 
 THREE_MODES = ([1.5, 0.8, 0.3], [1.0, 2.0, 5.0], [[1.0, -0.6, 0.4]])
@@ -237,7 +262,7 @@ def test_report_sees_increasing_fractions_and_can_stop_the_run():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        solve_innovation(made(), np.full(100, 0.02), 0.0, 0.0, np.array([100]), 1e-10, report)
+        trained(made(), GradientDescent(0.02, steps=100), np.array([100]), 1e-10, report)
     assert seen == sorted(seen)
     assert seen[0] == 0
     assert 0.4 < seen[-1] < 1

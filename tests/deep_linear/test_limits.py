@@ -1,4 +1,4 @@
-"""Analytic limits of the deep linear theory, to rounding, in both of its forms."""
+"""Analytic limits of the deep linear theory, to rounding, by both of its methods."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ import learndyn as ld
 from learndyn.deep_linear.setting import setting
 from learndyn.training import impulse_response
 
-FORMS = ("rows", "innovation")
+METHODS = {"rows": ld.Rows(), "innovation": ld.Innovation(tolerance=1e-13)}
+FORMS = tuple(METHODS)
 LAZY = 1e-5
 """A richness γ_0 this small differs from none by γ_0² = 1e-10."""
 
@@ -26,7 +27,7 @@ def marchenko_pastur(function, ratio):
 
 def solved(network, data, rate, steps, form="rows", **training):
     problem = ld.Problem(network, data, ld.GradientDescent(rate, steps=steps, **training))
-    return ld.solve(problem, ld.Causal(form=form, tolerance=1e-13))
+    return ld.solve(problem, METHODS[form])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -103,8 +104,10 @@ def test_initial_error(L, form):
     for centered, expected in ((False, 1 + 1 / (nu * gamma**2)), (True, 1.0)):
         network = ld.DeepLinear(L, nu, gamma, centered=centered)
         theory = solved(network, ld.Dataset(1.2), 0.01, 2, form)
-        assert float(theory["C_v"][0, 0]) == pytest.approx(expected, abs=1e-12)
-        assert float(theory["C_g"].sel(layer=L)[0, 0]) == pytest.approx(1.0, abs=1e-12)
+        start = {"step": 0, "step2": 0}
+        assert theory["C_v"].sel(start).item() == pytest.approx(expected, abs=1e-12)
+        C_g = theory["C_g"].sel(start | {"layer": L}).item()
+        assert C_g == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -173,9 +176,10 @@ def test_causal_solution_is_the_fixed_point(centered):
     network = ld.DeepLinear(2, 0.8, 0.7, centered=centered)
     problem = ld.Problem(network, ld.Dataset(1.5, 0.3), ld.GradientDescent(0.02, steps=8))
     loss, C_h = fixed_point(problem, 60)
-    theory = ld.solve(problem, ld.Causal(form="rows"))
+    theory = ld.solve(problem, ld.Rows())
     np.testing.assert_allclose(theory["test_loss"], loss, rtol=1e-10)
-    np.testing.assert_allclose(theory["C_h"], C_h, atol=1e-10 * np.abs(C_h).max())
+    found = theory["C_h"].squeeze(["output", "output2"])
+    np.testing.assert_allclose(found, C_h, atol=1e-10 * np.abs(C_h).max())
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_infinitely_wide_networks_differ_by_their_data_only(data):
     shared."""
     problem = ld.Problem(ld.DeepLinear(2, np.inf, 0.8), data, ld.GradientDescent(0.08, steps=25))
     # Two groups for the three eigenvalues: one of them stands for two.
-    theory = ld.solve(problem, ld.Causal(ensembles=True, bins=2))
+    theory = ld.solve(problem, ld.Rows(ensembles=True, bins=2))
     error = theory["test_loss"] - data.noise**2
     np.testing.assert_allclose(theory["overlap_same_data"], error, rtol=1e-11)
     np.testing.assert_allclose(theory["overlap_same_weights"], theory["bias"], rtol=1e-11)
@@ -204,7 +208,7 @@ def test_networks_on_the_population_differ_by_their_weights_only():
     problem = ld.Problem(
         ld.DeepLinear(2, [0.7, 1.3], 0.8), ld.Population(), ld.GradientDescent(0.08, steps=25)
     )
-    theory = ld.solve(problem, ld.Causal(ensembles=True))
+    theory = ld.solve(problem, ld.Rows(ensembles=True))
     np.testing.assert_allclose(theory["overlap_same_weights"], theory["test_loss"], rtol=1e-11)
     np.testing.assert_allclose(theory["overlap_same_data"], theory["bias"], rtol=1e-11)
     assert float(theory["width_variance"][-1]) > 0.01

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import learndyn as ld
-from learndyn.deep_linear.causal import pick_form
+from learndyn.core.record import Record
+from learndyn.deep_linear.methods import automatic
 from learndyn.deep_linear.network import sizes
-from learndyn.deep_linear.setting import binned, setting
+from learndyn.deep_linear.setting import binned
 from learndyn.numerics.precision import float64
 from learndyn.training import impulse_response
 
@@ -47,8 +48,12 @@ SPECTRUM = ld.Spectrum([1.0, 0.5], [1.0, 2.0])
         (lambda: ld.PowerLaw(1.5, 0.0, 10), "PowerLaw.source"),
         (lambda: ld.PowerLaw(1.5, 0.5, np.inf), "PowerLaw.modes"),
         (lambda: ld.PerStep([0.1, -0.1]), "PerStep.values"),
-        (lambda: ld.Causal(form="fixed point"), "must be one of 'auto', 'rows', 'innovation'"),
-        (lambda: ld.Causal(form="innovation", ensembles=True), "needs form = 'rows'"),
+        (lambda: ld.Rows(bins=1), "Rows.bins = 1: must be a whole number of at least 2"),
+        (lambda: ld.Rows(ensembles=2), "Rows.ensembles = 2"),
+        (
+            lambda: ld.Innovation(tolerance=0.0),
+            "Innovation.tolerance = 0.0: must be at least 1e-14",
+        ),
     ],
 )
 def test_bad_values_are_refused_by_name(make, words):
@@ -169,7 +174,7 @@ def test_many_eigenvalues_are_grouped_with_a_stated_error():
     network = ld.DeepLinear(2, 64, 0.3, centered=True)
     data = ld.Dataset(examples=128, noise=0.1, spectrum=spectrum)
     problem = ld.Problem(network, data, ld.GradientDescent(0.2, steps=20))
-    coarse, fine = (ld.solve(problem, ld.Causal(bins=bins)) for bins in (48, 192))
+    coarse, fine = (ld.solve(problem, ld.Rows(bins=bins)) for bins in (48, 192))
     assert coarse.evidence["modes"] == 48
     difference = float(abs(coarse["test_loss"] - fine["test_loss"]).max())
     assert 0 < difference < coarse.evidence["accuracy"]["test_loss"] < 0.02
@@ -191,27 +196,47 @@ def test_impulse_response_reproduces_a_plain_loop():
     np.testing.assert_allclose(d * W[0] + kappa[:, :steps] @ force, W, rtol=1e-13)
 
 
-def test_form_is_picked_by_the_length_of_the_training():
-    network, data = ld.DeepLinear(2, 1.0), ld.Dataset(2.0)
-    short = ld.Problem(network, data, ld.GradientDescent(0.01, steps=30))
-    assert ld.solve(short).evidence["form"] == "rows"
-    made = setting(short, 64)
-    assert pick_form(ld.Causal(), made, 3000) == "innovation"
-    lazy = ld.Problem(ld.DeepLinear(2, 1.0, 1e-4, centered=True), data, short.training)
-    assert pick_form(ld.Causal(), setting(lazy, 64), 3000) == "rows"
-    assert pick_form(ld.Causal(ensembles=True), made, 3000) == "rows"
+@pytest.mark.parametrize(
+    ("data", "network", "steps", "method"),
+    [
+        (ld.Dataset(2.0), {}, 30, ld.Rows()),
+        (ld.Dataset(2.0), {}, 3000, ld.Innovation()),
+        (ld.Dataset(2.0), {"richness": 1e-4, "centered": True}, 3000, ld.Rows()),
+        (ld.Stream(batch_ratio=2.0), {}, 3000, ld.Rows()),
+        (ld.Dataset(2.0), {"skip": 0.5}, 3000, ld.Rows()),
+        (ld.Dataset(2.0), {"skip": ld.ScaledSkip(1.0), "depth": np.inf}, 30, ld.LayerNodes()),
+    ],
+    ids=["short", "long", "lazy", "stream", "residual", "infinite depth"],
+)
+def test_method_is_chosen_by_the_length_of_the_training_and_what_suits_it(
+    data, network, steps, method
+):
+    network = ld.DeepLinear(**{"depth": 2, "width": 1.0} | network)
+    made = ld.Problem(network, data, ld.GradientDescent(0.01, steps=steps))
+    assert automatic(made, Record.of(made.training)) == method
+    # What counts is the last recorded step.
+    if method == ld.Innovation():
+        assert automatic(made, Record.of(made.training, [0, 30])) == ld.Rows()
+
+
+def test_method_is_in_the_evidence():
+    made = ld.Problem(ld.DeepLinear(2, 1.0), ld.Dataset(2.0), ld.GradientDescent(0.01, steps=30))
+    for method, form in ((None, "rows"), (ld.Innovation(), "innovation")):
+        evidence = ld.solve(made, method).evidence
+        assert evidence["form"] == form
+        assert evidence["method"] == (method or ld.Rows()).to_dict()
 
 
 def test_diverging_training_ends_the_curve():
     problem = ld.Problem(ld.DeepLinear(2, 0.8), ld.Dataset(1.2), ld.GradientDescent(0.6, steps=60))
-    for form in ("rows", "innovation"):
-        theory = ld.solve(problem, ld.Causal(form=form))
+    for method in (ld.Rows(), ld.Innovation()):
+        theory = ld.solve(problem, method)
         reached = len(theory["test_loss"])
         assert theory.diverged_at == reached < 60
         assert np.isfinite(theory["C_h"].values).all()
-        late = ld.solve(problem, ld.Causal(form=form), save_at=[30, 60])
+        late = ld.solve(problem, method, save_at=[30, 60])
         assert late.diverged_at == 30
-        assert late["C_h"].shape == (2, 0, 0)
+        assert late["C_h"].shape == (2, 0, 1, 0, 1)
     runs = ld.simulate(problem, 60, 4)
     assert runs.diverged_at is not None
 
@@ -224,5 +249,7 @@ def test_long_row_recursion_is_refused_where_memory_is_short(monkeypatch):
 
     monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: Little)
     problem = ld.Problem(ld.DeepLinear(2, 0.8), ld.Dataset(1.2), ld.GradientDescent(0.1, steps=200))
-    with pytest.raises(ld.NotEnoughMemory, match="innovation"):
-        ld.solve(problem, ld.Causal(form="rows"))
+    with pytest.raises(ld.NotEnoughMemory, match="use Innovation or fewer steps"):
+        ld.solve(problem, ld.Rows())
+    with pytest.raises(ld.NotEnoughMemory, match="use Innovation or fewer steps"):
+        ld.start(problem, method=ld.Rows())

@@ -4,40 +4,46 @@ from functools import partial
 
 import numpy as np
 import pytest
-from learndyn.deep_linear.causal import solve
-from learndyn.deep_linear.together import solve_many
 
 import learndyn as ld
+from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.numerics.precision import float64
 from learndyn.paths import changed
 from tests import problems
 from tests.deep_linear.test_rows import SETTINGS
 
-METHOD = ld.Causal()
+METHOD = ld.Rows()
 
 
 def alone(problem, save_at=None, method=METHOD):
     with float64():
-        return solve(problem, method, save_at, 0, lambda _: None)
+        record = Record.of(problem.training, save_at)
+        return theory_for(problem).solve(problem, method, record)
+
+
+def pays_together(problems, save_at=None, method=METHOD):
+    with float64():
+        record = Record.of(problems[0].training, save_at)
+        return theory_for(problems[0]).pays_together(problems, method, record)
 
 
 def together(problems, save_at=None, method=METHOD, wanted=None):
     with float64():
-        return solve_many(problems, method, save_at, 0, wanted)
+        record = Record.of(problems[0].training, save_at)
+        return theory_for(problems[0]).solve_many(problems, method, record, 0, wanted)
 
 
 def assert_same(found, expected, names=None):
     """To rounding: the order of a sum may depend on where its terms lie in memory, so 1e-13 of the largest entry."""
     assert found.diverged_at == expected.diverged_at
     assert found.evidence == expected.evidence
-    assert found.coordinates.keys() == expected.coordinates.keys()
+    assert found.table == expected.table
+    assert found.labels.keys() == expected.labels.keys()
     np.testing.assert_array_equal(found.times, expected.times)
-    for name in names or expected.observables:
-        one, other = found.observables[name], expected.observables[name]
-        assert (one.dims, one.long_name) == (other.dims, other.long_name)
-        scale = np.max(np.abs(other.values), initial=0.0)
-        np.testing.assert_allclose(one.values, other.values, rtol=0, atol=1e-13 * scale)
+    for name in names or expected.arrays:
+        scale = np.max(np.abs(expected[name]), initial=0.0)
+        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-13 * scale)
 
 
 linear = partial(
@@ -64,12 +70,13 @@ def test_every_problem_keeps_its_own_numbers(name):
         {"training.weight_decay": 0.2, "training.momentum": 0.3},
     ]
     problems = [changed(made, some) for some in values]
+    assert pays_together(problems)
     found = together(problems)
-    ends = [curves.observables["test_loss"].values[-1] for curves in found]
+    ends = [curves["test_loss"][-1] for curves in found]
     assert len(set(ends)) == len(ends)
     for curves, problem in zip(found, problems, strict=True):
         expected = alone(problem)
-        assert list(curves.observables) == list(expected.observables)
+        assert list(curves.arrays) == list(expected.arrays)
         assert_same(curves, expected)
 
 
@@ -88,35 +95,41 @@ def test_only_what_is_wanted_is_made():
     for wanted in (("test_loss",), ("bias",), ("C_h", "train_loss"), ("R_gu", "R_hr0")):
         found = together(problems, [0, 9, 40], wanted=wanted)
         for curves, problem in zip(found, problems, strict=True):
-            assert set(wanted) <= curves.observables.keys()
+            assert set(wanted) <= curves.arrays.keys()
             assert_same(curves, alone(problem, [0, 9, 40]), wanted)
     (curves, _) = together(problems, wanted=("test_loss",))
-    assert set(curves.observables) == {"test_loss", "train_loss"}
+    assert set(curves.arrays) == {"test_loss", "train_loss"}
 
 
 ZERO = ld.Spectrum([1.0, 0.5, 0.0], [1.0, -0.5, 2.0])
 FULL = ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])
 MANY = ld.PowerLaw(1.5, 0.7, 20)
 UNSUITED = {
-    "innovation basis": (linear(), ld.Causal(form="innovation")),
-    "ensembles": (linear(), ld.Causal(ensembles=True)),
+    "innovation basis": (linear(), ld.Innovation()),
+    "ensembles": (linear(), ld.Rows(ensembles=True)),
     "long": (linear(steps=250), METHOD),
-    "grouped": (linear(width=20, data=ld.Stream(batch=5, spectrum=MANY)), ld.Causal(bins=8)),
+    "grouped": (linear(width=20, data=ld.Stream(batch=5, spectrum=MANY)), ld.Rows(bins=8)),
+    "residual": (linear(skip=0.5), METHOD),
+    "infinitely deep": (linear(depth=np.inf, skip=ld.ScaledSkip(1.0)), ld.LayerNodes()),
 }
 
 
 @pytest.mark.parametrize("name", UNSUITED)
-def test_what_it_does_not_suit_is_left_to_solve(name):
+def test_what_does_not_pay_is_said(name):
     problem, method = UNSUITED[name]
-    assert together([problem, problem], method=method) is None
+    assert not pays_together([problem, problem], method=method)
+
+
+@pytest.mark.parametrize("name", UNSUITED.keys() - {"infinitely deep"})
+def test_what_does_not_pay_is_solved_all_the_same(name):
+    problem, method = UNSUITED[name]
+    for curves in together([problem, problem], [0, 3, 12], method):
+        assert_same(curves, alone(problem, [0, 3, 12], method))
 
 
 def test_spectra_with_another_number_of_modes_do_not_share_memory():
     spectra = [linear(width=20, data=ld.Stream(batch=5, spectrum=some)) for some in (FULL, ZERO)]
-    assert together(spectra) is None
-    assert together([spectra[1], spectra[1]]) is not None
-
-
-def test_residual_networks_are_solved_one_by_one():
-    assert theory_for(linear(skip=0.5)).many is None
-    assert theory_for(linear()).many is solve_many
+    assert not pays_together(spectra)
+    assert pays_together([spectra[1], spectra[1]])
+    for curves, problem in zip(together(spectra), spectra, strict=True):
+        assert_same(curves, alone(problem))

@@ -30,6 +30,11 @@ class Progressing(abc.ABC):
 
     now: float = 0
 
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """The labels of axes that are not numbered from 0."""
+        return {}
+
     @abc.abstractmethod
     def advance(self, states: Sequence[float] | np.ndarray, report: Report) -> int:
         """Go through the `states` and keep what the observables need there; how many came before training diverged.

@@ -134,10 +134,13 @@ class Run:
         present = Record(self.axis, np.array([self.now]))
         table = [q for q in self._theory.table if MAIN in q.axes and SECOND not in q.axes]
         shown = {q.name: arrays[q.name] for q in table if q.name in arrays}
-        labels = {} if self._ensemble is None else self._ensemble.labels
-        curves = Curves(self._theory.table, present, shown, labels=labels)
+        curves = Curves(self._theory.table, present, shown, labels=self._labels)
         data = xr.Dataset(*curves.variables(self._theory.time_words)).isel({self.axis: 0})
         return {name: data[name] for name in shown}
+
+    @property
+    def _labels(self) -> dict[str, np.ndarray]:
+        return self._progressing.labels if self._ensemble is None else self._ensemble.labels
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
@@ -182,8 +185,8 @@ class Run:
         with float64():
             arrays = self._progressing.arrays()
         seconds = time.perf_counter() - self._began
-        labels = {} if self._ensemble is None else self._ensemble.labels
-        curves = Curves(self._theory.table, record, arrays, len(self._states), labels=labels)
+        reached = len(self._states)
+        curves = Curves(self._theory.table, record, arrays, reached, labels=self._labels)
         if self._ensemble is None:
             assert isinstance(self._method, Method)
             given = (self._theory, self._problem, self._method, self._seed)

@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 import threadpoolctl
 
-from learndyn.core.progressing import of_states
 from learndyn.wide.setting import Setting
 
 
@@ -139,7 +138,7 @@ class Sweep:
 def sweep(setting: Setting, report, memory=True, responses=True) -> LinearSolution:
     """All states, as far as training goes; `report` takes the fraction done."""
     rows = Sweep(setting, memory, responses)
-    rows.advance(setting.states, of_states(report, setting.states - 1, 3))
+    rows.advance(setting.states, lambda state: report(((state + 1) / setting.states) ** 3))
     return rows.solution()
 
 

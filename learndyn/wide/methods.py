@@ -99,8 +99,9 @@ def _with_losses(problem, made: Setting, arrays: dict, saved: np.ndarray) -> dic
 
 def _need_linear(method: WideMethod, problem) -> None:
     if not is_linear(problem.network.activation):
-        name = type(method).__name__
-        raise ProblemError("method", name, "is for linear activations only")
+        others = "Particles" if problem.network.depth == 1 else "SampledLayers"
+        allowed = f"is for linear activations only; use {others}"
+        raise ProblemError("method", type(method).__name__, allowed)
 
 
 class LinearRows(WideMethod):
@@ -153,6 +154,10 @@ class LinearTraining(Progressing):
         self.problem, self.made, self.rows = problem, made, Sweep(made)
         self.kept: list[int] = []
 
+    @property
+    def labels(self):
+        return labels(self.made)
+
     def advance(self, states, report):
         states = np.asarray(states)
         self.rows.advance(int(states[-1]) + 1, report)
@@ -165,7 +170,10 @@ class LinearTraining(Progressing):
         return self._at(np.array(self.kept, dtype=int))
 
     def observe(self):
-        return self._at(np.array([self.now]))
+        found = self._at(np.array([self.now]))
+        # Features have moved since the start, which is not among these states.
+        moved = self._at(np.array([0, self.now]))["movement"]
+        return found | {"movement": moved[:, 1:]}
 
     def _at(self, states: np.ndarray) -> dict[str, np.ndarray]:
         found = self.rows.solution()
@@ -178,6 +186,13 @@ class LinearTraining(Progressing):
 
 class LinearInnovation(WideMethod):
     """Linear networks over long runs, exactly, by the innovation basis; without responses."""
+
+    def start(self, problem, seed=0):
+        if problem.training.time is not None:
+            return super().start(problem, seed)
+        raise NoTheory(
+            "LinearInnovation solves the whole of training at once; use solve, or LinearRows to advance step by step"
+        )
 
     @staticmethod
     def suits(problem) -> bool:
@@ -250,7 +265,9 @@ class Particles(InBatches):
 
     def batch(self, problem, made, saved):
         if made.depth != 1:
-            raise ProblemError("method", "Particles", "is for one hidden layer")
+            other = "LinearRows" if is_linear(made.activation) else "SampledLayers"
+            allowed = f"is for one hidden layer; use {other}"
+            raise ProblemError("method", "Particles", allowed)
         training, steps = problem.training, made.states - 1
         eta = np.asarray(rates(training, training.steps), dtype=float)[:steps]
         rule = TrainingRule(eta, training.momentum, training.weight_decay, training.noise)
@@ -485,8 +502,8 @@ def automatic(problem, record: Record) -> WideMethod:
     network, data = problem.network, problem.data
     if not is_linear(network.activation):
         return Particles() if network.depth == 1 else SampledLayers()
-    if record.axis == "time":
+    if not LinearInnovation.suits(problem):
         return LinearRows()
-    work = network.depth * data.outputs * float(len(data.kernel())) ** 2
-    long = work * float(record.last + 1) ** 3 > ROWS_WORK
-    return LinearInnovation() if long and LinearInnovation.suits(problem) else LinearRows()
+    work = network.depth * data.outputs * float(data.total) ** 2 * float(record.last + 1) ** 3
+    # Gradient flow takes many small steps, and has no responses.
+    return LinearInnovation() if record.axis == "time" or work > ROWS_WORK else LinearRows()

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from learndyn.activations import Relu
 from learndyn.batches import power_of_two, pseudovalues
-from learndyn.core.curves import Curves, averaged, of_batches
+from learndyn.core.curves import Curves, of_batches
 from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
@@ -227,7 +227,10 @@ class InBatches(WideMethod, abstract=True):
 
     @abc.abstractmethod
     def batch(self, problem, made: Setting, saved: np.ndarray) -> tuple[Callable, dict]:
-        """What solves one batch: `run(seed, report) -> (arrays with f at all states, states reached)`; and evidence."""
+        """What solves one batch, and evidence: `run(seed, report) -> (arrays, states reached)`.
+
+        Arrays have the observables, and the outputs `f` at all states.
+        """
 
     def way(self, problem):
         """Batches use all cores."""
@@ -238,26 +241,26 @@ class InBatches(WideMethod, abstract=True):
         run, evidence = self.batch(problem, made, saved)
         seeds = np.random.SeedSequence(seed).spawn(self.batches)
 
-        def one(index: int, advance: Report) -> tuple[Curves, np.ndarray]:
+        def one(index: int, advance: Report) -> tuple[Curves, np.ndarray, np.ndarray]:
             arrays, reached = run(seeds[index], advance)
-            f, count = arrays.pop("f"), int(np.count_nonzero(saved < reached))
-            return Curves(TABLE, record, arrays, count, labels=labels(made)), f
+            f, samples = arrays.pop("f"), arrays.pop("preactivation")
+            count = int(np.count_nonzero(saved < reached))
+            return Curves(TABLE, record, arrays, count, labels=labels(made)), f, samples
 
-        outcomes = [found for _, found in sorted(in_threads(one, range(self.batches), report))]
-        each = [curves for curves, _ in outcomes]
-        samples = each[0].arrays.pop("preactivation")
-        for curves in each[1:]:
-            del curves.arrays["preactivation"]
-        mean = averaged(each)
+        found = dict(in_threads(one, range(self.batches), report))
+        each, outputs, samples = zip(*(found[index] for index in sorted(found)), strict=True)
+        count = min(curves.count for curves in each)
+        cut = [curves.cut(count) for curves in each]
+        batches = {name: np.stack([curves[name] for curves in cut]) for name in cut[0].arrays}
         # The loss of a batch is high by half the variance of its outputs.
-        outputs = np.stack([f[saved[: mean.count]] for _, f in outcomes])
+        outputs = np.stack([f[saved[:count]] for f in outputs])
         test_targets = problem.data.test_targets
-        more = pseudovalues(lambda f: losses(made.loss, f, test_targets), outputs)
-        curves = of_batches(mean, mean.batches | more, mean.count)
+        batches |= pseudovalues(lambda f: losses(made.loss, f, test_targets), outputs)
         evidence |= {"samples": self.samples, "batches": self.batches}
-        return dataclasses.replace(
-            curves, arrays=curves.arrays | {"preactivation": samples}, evidence=evidence
-        )
+        curves = of_batches(cut[0], batches, count, evidence)
+        # Samples are those of one batch, and have no mean.
+        arrays = curves.arrays | {"preactivation": samples[0]}
+        return dataclasses.replace(curves, arrays=arrays)
 
 
 class Particles(InBatches):

@@ -167,7 +167,7 @@ def test_deep_sampled_networks_record_what_their_steps_allow():
     """Two hundred recorded times would be as many steps, of a cost that grows as their third power."""
     points = ld.Points.random(2, 5, seed=2)
     sampled = ld.SampledLayers(samples=16, batches=2, tolerance=0.5)
-    exact = ld.LinearRows(tolerance=0.5)
+    exact = ld.LinearInnovation(tolerance=0.5)
     for activation, method, some in (("tanh", sampled, True), ("linear", exact, False)):
         asked = ld.Problem(ld.Wide(2, activation), points, ld.GradientDescent(1.0, time=0.5))
         assert (len(ld.solve(asked, method)["time"]) < 20) == some

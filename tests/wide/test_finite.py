@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import tracemalloc
 from functools import partial
 
 import jax
@@ -438,3 +439,22 @@ def test_more_samples_than_neurons_are_refused():
 def test_what_does_not_fit_in_memory_is_refused():
     with pytest.raises(NotEnoughMemory, match="width"):
         ld.simulate(problem(), 10**7)
+
+
+@pytest.mark.parametrize(
+    ("size", "save_at", "rule"),
+    [(100, None, {}), (1000, 3, {"momentum": 0.5}), (1000, 3, {"temperature": 0.1})],
+)
+def test_the_estimate_of_memory_is_near_the_peak(size, save_at, rule):
+    """At most what is estimated, and not less than half of it."""
+    made = problem(depth=3, data=points(2, test_points=3), steps=40, **rule)
+    theory = theory_for(made)
+    with float64():
+        record = Record.of(made.training, save_at)
+        ensemble = theory.train(made, size, WideDescent(), record)
+        train(theory, ensemble, 0, lambda done: None)
+        tracemalloc.start()
+        train(theory, ensemble, 0, lambda done: None)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert 0.5 * ensemble.bytes < peak < ensemble.bytes

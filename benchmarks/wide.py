@@ -66,9 +66,9 @@ def against_eq_11(points: int, steps: int, damping: float) -> None:
     print(f"    the limit of the iteration is {_largest(found[-1] - exact):.1g} = O(η) off")
 
 
-def against_alternation(what: str, made: ld.Problem, samples: int, batches: int) -> None:
+def against_alternation(what: str, made: ld.Problem, full, samples: int, batches: int) -> None:
     """The paper's alternating iteration, until no output changes by 1e-3, less than its own standard error."""
-    sweep_method = ld.KernelEvolution(samples=samples, batches=batches)
+    sweep_method = full(samples=samples, batches=batches)
     causal = ld.solve(made, sweep_method)
     seconds = best(lambda: ld.solve(made, sweep_method), 3)
     method = ld.AlternatingIteration(samples=samples, batches=batches, change=1e-3)
@@ -159,11 +159,10 @@ def run() -> None:
         against_eq_11(10, 100, damping=1.0)
         against_eq_11(10, 50, damping=0.5)
         shallow, deep = nonlinear(1, 4, 30), nonlinear(2, 4, 30)
-        against_alternation("particles, P = 4, T = 30", shallow, 1024, 2)
-        against_alternation("sampled, L = 2, P = 4, T = 30", deep, 256, 2)
-        method = ld.KernelEvolution()
-        against_training("particles, P = 4, T = 30", shallow, method, 1000, 16)
-        against_training("sampled, L = 2, P = 4, T = 30", deep, method, 1000, 16)
+        against_alternation("particles, P = 4, T = 30", shallow, ld.Particles, 1024, 2)
+        against_alternation("sampled, L = 2, P = 4, T = 30", deep, ld.SampledLayers, 256, 2)
+        against_training("particles, P = 4, T = 30", shallow, ld.Particles(), 1000, 16)
+        against_training("sampled, L = 2, P = 4, T = 30", deep, ld.SampledLayers(), 1000, 16)
         against_double_precision(4, 30, 1024)
         against_double_precision(16, 20, 256)
         power("linear, against points P, T = 60", [10, 20, 40], lambda P: solved_linear(P, 60))

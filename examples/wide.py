@@ -32,7 +32,7 @@ def picture(theories, runs) -> Figure:
 
 
 def main(size: int = 1000, seeds: int = 8) -> None:
-    theory = ld.solve(problem, ld.KernelEvolution(samples=512))
+    theory = ld.solve(problem, ld.SampledLayers(samples=512))
     static = ld.solve(problem, ld.StaticKernel())
     independent = ld.solve(problem, ld.GradientIndependence(samples=512))
     runs = ld.simulate(problem, size, seeds)

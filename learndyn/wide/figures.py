@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -66,6 +67,12 @@ def cosine(first: np.ndarray, second: np.ndarray, axes: int) -> np.ndarray:
     over = tuple(range(-axes, 0))
     products = [np.sum(a * b, axis=over) for a, b in ((first, second), (first, first))]
     return products[0] / np.sqrt(products[1] * np.sum(second * second, axis=over))
+
+
+def one_output(array: xr.DataArray) -> xr.DataArray:
+    """An observable of networks with one output, without the axes of outputs."""
+    axes = [axis for axis in ("output", "output2") if axis in array.dims]
+    return array.squeeze(axes, drop=True)
 
 
 def equal_times(kernel: np.ndarray) -> np.ndarray:
@@ -213,8 +220,8 @@ def _draw_widths(axes: Axes, theory: Solution, problem: Problem, widths, repeats
     for done, width in enumerate(widths):
         runs = simulate(problem, width, repeats, save_at=few)
         for name, found in missing.items():
-            known = theory[name].isel(step=few, step2=few).values
-            found.append(1 - cosine(runs[name].values, known, 4))
+            known = one_output(theory[name]).isel(step=few, step2=few).values
+            found.append(1 - cosine(one_output(runs[name]).values, known, 4))
         report(0.6 + 0.35 * (done + 1) / len(widths))
     for name, ls, symbol in (("Phi", "-", "Φ"), ("G", "--", "G")):
         values = np.array(missing[name])
@@ -272,7 +279,7 @@ def figure_2(report, size: int = 1000, seeds: int = 4, steps: int = 60, points: 
     title, words = "(c) L = 5, kernels at the end", "$H^ℓ_{μα}(T, T)$"
     _draw_maps(middle, title, rows, layers, words=words, **OVER_POINTS)
     # Linear units have the same gradient on every point.
-    G = theory["G"].isel(point=0, point2=0).values
+    G = one_output(theory["G"]).isel(point=0, point2=0).values
     title = "(d) L = 5, gradient kernels over times"
     look = {"words": "$G^ℓ(t, s)$", **_over_times(steps)}
     _draw_maps(bottom[0], title, {"theory": G}, layers, **look)
@@ -324,7 +331,7 @@ def figure_3(
 
 def kernel_share(solution: Solution) -> float:
     """Tr K(T)/Tr K(0) of the tangent kernel."""
-    trace = np.einsum("tmm->t", solution["kernel"].values)
+    trace = np.einsum("tmcmc->t", solution["kernel"].values)
     return float(trace[-1] / trace[0])
 
 

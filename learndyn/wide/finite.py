@@ -28,7 +28,7 @@ from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progressing import Diverged, Products, Trainee
 from learndyn.deep_linear.delayed import rows_times
 from learndyn.divergence import diverged
-from learndyn.errors import ProblemError
+from learndyn.errors import LearndynError, ProblemError
 from learndyn.numerics.gram import gram
 from learndyn.part import boolean, field, whole
 from learndyn.training import GradientDescent, PerStepRule, as_schedule
@@ -36,7 +36,7 @@ from learndyn.wide import finite_responses
 from learndyn.wide.finite_responses import Tangents
 from learndyn.wide.kernels import tangent_kernel, with_summaries
 from learndyn.wide.observables import losses
-from learndyn.wide.setting import Setting, setting
+from learndyn.wide.setting import Setting, refuse_in_flow, setting
 
 (_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
 FLOW_STEP = 0.5
@@ -228,6 +228,7 @@ class Network(Trainee):
 
         f = np.concatenate([fields.f for fields, _ in rows]) - self.origin
         found = {
+            "now": self.now,
             "f": f,
             "Phi": Products(layer(lambda fields, g, ell: fields.phi[ell + 1])),
             "G": Products(layer(lambda fields, g, ell: g[ell])),
@@ -242,18 +243,33 @@ class Network(Trainee):
         return None
 
     def finish(self, arrays):
-        f = arrays.pop("f")
+        f, states = arrays.pop("f"), arrays.pop("now")
         found = losses(self.made.loss, f, self.problem.data.test_targets)
         found |= with_summaries(self.made, arrays.pop("Phi"), arrays.pop("G"))
         if "preactivation" in arrays:
             found["preactivation"] = np.moveaxis(arrays["preactivation"], 0, 1)
         if self.tangents is not None:
-            found |= self.tangents.arrays(len(f))
+            found |= self.tangents.arrays(np.searchsorted(self.recorded, states))
         return found
 
     def observe(self):
         """Movement is left out: it is that from the first state that was kept."""
         return {name: x for name, x in super().observe().items() if name != "movement"}
+
+    def change(self, problem):
+        """Another rule from now on."""
+        before = self.problem
+        for name, old, new in (
+            ("data", before.data, problem.data),
+            ("training.loss", before.training.loss, problem.training.loss),
+            ("training.criterion", before.training.criterion, problem.training.criterion),
+        ):
+            if new != old:
+                allowed = "must stay as before in the middle of training"
+                raise ProblemError(f"problem.{name}", new, allowed)
+        if self.tangents is not None:
+            raise LearndynError("training cannot change where responses are measured")
+        self.problem, self.training = problem, problem.training
 
     def weights(self):
         """W0 …, biases b0 … if there are any, and the readout w."""
@@ -314,7 +330,12 @@ class Descending(Network):
         self.followed = self.now
 
     def measure(self):
-        if self.now in self.recorded:
+        if self.tangents is not None:
+            if self.now not in self.recorded:
+                raise LearndynError(
+                    f"responses are measured at {len(self.recorded)} equally spaced steps, and {self.now} is none of "
+                    "them; use simulate with save_at"
+                )
             self._follow(int(np.searchsorted(self.recorded, self.now)))
         return super().measure()
 
@@ -323,11 +344,7 @@ class Descending(Network):
 
     def change(self, problem):
         """Other rates, momentum, decay or noise from now on."""
-        if problem.data != self.problem.data:
-            raise ProblemError(
-                "data", problem.data, "must stay as they are in the middle of training"
-            )
-        self.problem, self.training = problem, problem.training
+        super().change(problem)
         self.rule = self.rule.until(self.now, problem.training)
         if problem.training.momentum and self.buffer is None:
             self.buffer = self.theta.zeros()
@@ -340,6 +357,16 @@ class Flowing(Network):
 
     def begin(self):
         super().begin()
+        self._pace()
+
+    def change(self, problem):
+        """Other rates or another decay from now on."""
+        refuse_in_flow(problem.training)
+        super().change(problem)
+        self._pace()
+
+    def _pace(self) -> None:
+        """What the present training and weights say of steps."""
         self.rate, self.decay = as_schedule(self.training.learning_rate), self.training.weight_decay
         end = self.training.time
         largest = float(np.max(np.asarray(self.rate(np.linspace(0.0, end, 1001)))))
@@ -446,10 +473,7 @@ class WideDescent(Simulator):
     def ensemble(self, problem, size, record):
         training, flowing = problem.training, record.axis == "time"
         if flowing:
-            for name in ("momentum", "noise"):
-                if value := getattr(training, name):
-                    allowed = "must be 0 in gradient flow; give training steps instead of a time"
-                    raise ProblemError(f"training.{name}", value, allowed)
+            refuse_in_flow(training)
         if self.samples > size:
             allowed = f"must be at most {size}, the width"
             raise ProblemError("WideDescent.samples", self.samples, allowed)

@@ -211,9 +211,9 @@ class Tangents:
             found = found.reshape(p, C, states, self.probes, p)
             self.B[ell, record, :, :, :states] = found.mean(axis=3)
 
-    def arrays(self, reached: int) -> dict:
-        """A and B at the first `reached` recorded states."""
-        A, B = self.A[:, :reached, :, :reached], self.B[:, :reached, :, :, :reached]
+    def arrays(self, places) -> dict:
+        """A and B at some of the recorded states, by their numbers."""
+        A, B = self.A[:, places][:, :, :, places], self.B[:, places][:, :, :, :, places]
         if is_linear(self.made.activation):
             # Linear units have the same gradient on every point, and the theory has the sum of the responses to all.
             A = np.repeat(A.mean(axis=4, keepdims=True), A.shape[4], axis=4)

@@ -21,10 +21,10 @@ import numpy as np
 
 from learndyn.core.curves import Curves, Extrapolated, extrapolated
 from learndyn.core.record import Record
-from learndyn.errors import NotConverged, ProblemError
+from learndyn.errors import NotConverged
 from learndyn.numerics.times import DEFAULT_COUNT, linear_times
 from learndyn.training import GradientDescent, PerStep, as_schedule
-from learndyn.wide.setting import setting
+from learndyn.wide.setting import refuse_in_flow, setting
 
 HALVINGS = 3
 """So often are steps halved before the solver gives up."""
@@ -73,10 +73,7 @@ def flow(
     Every recorded time needs a step that ends there: where steps are `costly`, no more times are recorded than the
     first steps have, unless someone asked for them.
     """
-    for name in ("momentum", "noise"):
-        if getattr(problem.training, name):
-            allowed = "must be 0 in gradient flow; give training steps instead of a time"
-            raise ProblemError(f"training.{name}", getattr(problem.training, name), allowed)
+    refuse_in_flow(problem.training)
     dt, end = first_step(problem), problem.training.time
     if costly and not record.chosen:
         count = min(int(np.ceil(end / dt)) + 1, DEFAULT_COUNT)

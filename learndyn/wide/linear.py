@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 import threadpoolctl
 
-from learndyn.core.progressing import of_states
 from learndyn.wide.setting import Setting
 
 
@@ -100,15 +99,12 @@ class Sweep:
         self.H_now, self.G_now = np.zeros((L, n, p, p)), np.zeros((L, n, C, C))
         self.reached = 0
 
-    def advance(self, count: int, report) -> bool:
-        """Go on to the first `count` states; whether they were reached before training diverged."""
+    def advance(self, count: int, report) -> None:
+        """Go on to the first `count` states, or until training diverges; `report` takes every state."""
         # Products of a few rows are slower on several threads.
         with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
-            while self.reached < count:
-                if not self._next():
-                    return False
+            while self.reached < count and self._next():
                 report(self.reached - 1)
-        return True
 
     def _next(self) -> bool:
         """One more state; False if it diverged."""
@@ -139,7 +135,7 @@ class Sweep:
 def sweep(setting: Setting, report, memory=True, responses=True) -> LinearSolution:
     """All states, as far as training goes; `report` takes the fraction done."""
     rows = Sweep(setting, memory, responses)
-    rows.advance(setting.states, of_states(report, setting.states - 1, 3))
+    rows.advance(setting.states, lambda state: report(((state + 1) / setting.states) ** 3))
     return rows.solution()
 
 

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from learndyn.activations import Relu
 from learndyn.batches import power_of_two, pseudovalues
-from learndyn.core.curves import Curves, averaged, of_batches
+from learndyn.core.curves import Curves, of_batches
 from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
@@ -59,7 +59,7 @@ PREACTIVATIONS = 512
 """So many samples of the preactivations are kept."""
 
 
-def labels(made: Setting) -> dict[str, np.ndarray]:
+def layers_of(made: Setting) -> dict[str, np.ndarray]:
     """The labels of the layers."""
     return {"layer": np.arange(1, made.depth + 1)}
 
@@ -99,8 +99,9 @@ def _with_losses(problem, made: Setting, arrays: dict, saved: np.ndarray) -> dic
 
 def _need_linear(method: WideMethod, problem) -> None:
     if not is_linear(problem.network.activation):
-        name = type(method).__name__
-        raise ProblemError("method", name, "is for linear activations only")
+        others = "Particles" if problem.network.depth == 1 else "SampledLayers"
+        allowed = f"is for linear activations only; use {others}"
+        raise ProblemError("method", type(method).__name__, allowed)
 
 
 class LinearRows(WideMethod):
@@ -126,7 +127,7 @@ def curves_of_rows(problem, made: Setting, record: Record, found: LinearSolution
     saved = record.at[record.at < found.reached]
     arrays = _with_losses(problem, made, {"f": found.f} | of_rows(made, found, saved), saved)
     evidence = {"solver": "exact, linear units"}
-    return Curves(TABLE, record, arrays, len(saved), labels=labels(made), evidence=evidence)
+    return Curves(TABLE, record, arrays, len(saved), labels=layers_of(made), evidence=evidence)
 
 
 def of_rows(made: Setting, found: LinearSolution, saved: np.ndarray) -> dict[str, np.ndarray]:
@@ -153,6 +154,9 @@ class LinearTraining(Progressing):
         self.problem, self.made, self.rows = problem, made, Sweep(made)
         self.kept: list[int] = []
 
+    def labels(self):
+        return layers_of(self.made)
+
     def advance(self, states, report):
         states = np.asarray(states)
         self.rows.advance(int(states[-1]) + 1, report)
@@ -165,7 +169,10 @@ class LinearTraining(Progressing):
         return self._at(np.array(self.kept, dtype=int))
 
     def observe(self):
-        return self._at(np.array([self.now]))
+        found = self._at(np.array([self.now]))
+        # Features have moved since the start, which is not among these states.
+        moved = self._at(np.array([0, self.now]))["movement"]
+        return found | {"movement": moved[:, 1:]}
 
     def _at(self, states: np.ndarray) -> dict[str, np.ndarray]:
         found = self.rows.solution()
@@ -178,6 +185,13 @@ class LinearTraining(Progressing):
 
 class LinearInnovation(WideMethod):
     """Linear networks over long runs, exactly, by the innovation basis; without responses."""
+
+    def start(self, problem, seed=0):
+        if problem.training.time is not None:
+            return super().start(problem, seed)
+        raise NoTheory(
+            "LinearInnovation solves the whole of training at once; use solve, or LinearRows to advance step by step"
+        )
 
     @staticmethod
     def suits(problem) -> bool:
@@ -198,7 +212,7 @@ class LinearInnovation(WideMethod):
         arrays = {"f": found.f} | of_linear_units(made, found.Phi, found.G)
         arrays = _with_losses(problem, made, arrays, saved)
         evidence = {"solver": "innovation basis, linear units", "basis": found.basis}
-        return Curves(TABLE, record, arrays, len(saved), labels=labels(made), evidence=evidence)
+        return Curves(TABLE, record, arrays, len(saved), labels=layers_of(made), evidence=evidence)
 
 
 class InBatches(WideMethod, abstract=True):
@@ -212,7 +226,10 @@ class InBatches(WideMethod, abstract=True):
 
     @abc.abstractmethod
     def batch(self, problem, made: Setting, saved: np.ndarray) -> tuple[Callable, dict]:
-        """What solves one batch: `run(seed, report) -> (arrays with f at all states, states reached)`; and evidence."""
+        """What solves one batch, and evidence: `run(seed, report) -> (arrays, states reached)`.
+
+        Arrays have the observables, and the outputs `f` at all states.
+        """
 
     def way(self, problem):
         """Batches use all cores."""
@@ -223,26 +240,26 @@ class InBatches(WideMethod, abstract=True):
         run, evidence = self.batch(problem, made, saved)
         seeds = np.random.SeedSequence(seed).spawn(self.batches)
 
-        def one(index: int, advance: Report) -> tuple[Curves, np.ndarray]:
+        def one(index: int, advance: Report) -> tuple[Curves, np.ndarray, np.ndarray]:
             arrays, reached = run(seeds[index], advance)
-            f, count = arrays.pop("f"), int(np.count_nonzero(saved < reached))
-            return Curves(TABLE, record, arrays, count, labels=labels(made)), f
+            f, samples = arrays.pop("f"), arrays.pop("preactivation")
+            count = int(np.count_nonzero(saved < reached))
+            return Curves(TABLE, record, arrays, count, labels=layers_of(made)), f, samples
 
-        outcomes = [found for _, found in sorted(in_threads(one, range(self.batches), report))]
-        each = [curves for curves, _ in outcomes]
-        samples = each[0].arrays.pop("preactivation")
-        for curves in each[1:]:
-            del curves.arrays["preactivation"]
-        mean = averaged(each)
+        found = dict(in_threads(one, range(self.batches), report))
+        each, outputs, samples = zip(*(found[index] for index in sorted(found)), strict=True)
+        count = min(curves.count for curves in each)
+        cut = [curves.cut(count) for curves in each]
+        batches = {name: np.stack([curves[name] for curves in cut]) for name in cut[0].arrays}
         # The loss of a batch is high by half the variance of its outputs.
-        outputs = np.stack([f[saved[: mean.count]] for _, f in outcomes])
+        outputs = np.stack([f[saved[:count]] for f in outputs])
         test_targets = problem.data.test_targets
-        more = pseudovalues(lambda f: losses(made.loss, f, test_targets), outputs)
-        curves = of_batches(mean, mean.batches | more, mean.count)
+        batches |= pseudovalues(lambda f: losses(made.loss, f, test_targets), outputs)
         evidence |= {"samples": self.samples, "batches": self.batches}
-        return dataclasses.replace(
-            curves, arrays=curves.arrays | {"preactivation": samples}, evidence=evidence
-        )
+        curves = of_batches(cut[0], batches, count, evidence)
+        # Samples are those of one batch, and have no mean.
+        arrays = curves.arrays | {"preactivation": samples[0]}
+        return dataclasses.replace(curves, arrays=arrays)
 
 
 class Particles(InBatches):
@@ -250,7 +267,9 @@ class Particles(InBatches):
 
     def batch(self, problem, made, saved):
         if made.depth != 1:
-            raise ProblemError("method", "Particles", "is for one hidden layer")
+            other = "LinearRows" if is_linear(made.activation) else "SampledLayers"
+            allowed = f"is for one hidden layer; use {other}"
+            raise ProblemError("method", "Particles", allowed)
         training, steps = problem.training, made.states - 1
         eta = np.asarray(rates(training, training.steps), dtype=float)[:steps]
         rule = TrainingRule(eta, training.momentum, training.weight_decay, training.noise)
@@ -435,7 +454,7 @@ class StaticKernel(WideMethod):
     def descent(self, problem, record, seed, report):
         made, saved = setting(problem, int(record.last)), record.at
         arrays = _with_losses(problem, made, _static(made, saved), saved)
-        curves = Curves(TABLE, record, arrays, labels=labels(made))
+        curves = Curves(TABLE, record, arrays, labels=layers_of(made))
         curves = curves.told(solver="static kernel")
         if not on_grid(made):
             return curves
@@ -477,7 +496,7 @@ class Perturbative(WideMethod):
         arrays["kernel"] = found["kernel"][saved]
         arrays = _with_losses(problem, made, arrays, saved)
         evidence = {"solver": "leading order in γ_0²"}
-        return Curves(TABLE, record, arrays, labels=labels(made), evidence=evidence)
+        return Curves(TABLE, record, arrays, labels=layers_of(made), evidence=evidence)
 
 
 def automatic(problem, record: Record) -> WideMethod:
@@ -485,8 +504,8 @@ def automatic(problem, record: Record) -> WideMethod:
     network, data = problem.network, problem.data
     if not is_linear(network.activation):
         return Particles() if network.depth == 1 else SampledLayers()
-    if record.axis == "time":
+    if not LinearInnovation.suits(problem):
         return LinearRows()
-    work = network.depth * data.outputs * float(len(data.kernel())) ** 2
-    long = work * float(record.last + 1) ** 3 > ROWS_WORK
-    return LinearInnovation() if long and LinearInnovation.suits(problem) else LinearRows()
+    work = network.depth * data.outputs * float(data.total) ** 2 * float(record.last + 1) ** 3
+    # Gradient flow takes many small steps, and has no responses.
+    return LinearInnovation() if record.axis == "time" or work > ROWS_WORK else LinearRows()

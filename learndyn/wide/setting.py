@@ -7,6 +7,7 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 
 from learndyn.activations import Activation
 from learndyn.divergence import diverged
+from learndyn.errors import ProblemError
 from learndyn.training import impulse_response, undriven_correlation
 
 
@@ -90,6 +91,14 @@ class Setting(NamedTuple):
     def states(self) -> int:
         """T + 1."""
         return len(self.k)
+
+
+def refuse_in_flow(training) -> None:
+    """Refuse what gradient flow cannot have."""
+    for name in ("momentum", "noise"):
+        if value := getattr(training, name):
+            allowed = "must be 0 in gradient flow; give training steps instead of a time"
+            raise ProblemError(f"training.{name}", value, allowed)
 
 
 def loss_of(problem) -> Loss:

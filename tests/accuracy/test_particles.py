@@ -35,8 +35,8 @@ def test_deviations_are_as_large_as_the_stated_errors(activation, richness):
     A grid with a bias that all its shifts share had 4 to 80 here.
     """
     asked = problem(activation=ACTIVATIONS[activation], richness=richness)
-    reference = ld.solve(asked, ld.KernelEvolution(samples=2**17, batches=8), seed=10**6)
-    method = ld.KernelEvolution(samples=1024, batches=BATCHES)
+    reference = ld.solve(asked, ld.Particles(samples=2**17, batches=8), seed=10**6)
+    method = ld.Particles(samples=1024, batches=BATCHES)
     squares = mean_square_z(asked, method, reference, NAMES, range(SEEDS))
     for name, (square, error) in squares.items():
         assert square - 3 * error < (BATCHES - 1) / (BATCHES - 3), (name, square, error)
@@ -47,7 +47,7 @@ def test_four_times_the_particles_have_less_than_half_the_error():
     """Quasi-random points beat the square root: the error falls faster than 1/√samples."""
     errors = []
     for samples in (512, 2048, 8192):
-        method = ld.KernelEvolution(samples=samples, batches=16)
+        method = ld.Particles(samples=samples, batches=16)
         error = ld.solve(problem(activation="relu"), method).standard_error("prediction")
         assert error is not None
         errors.append(float(np.sqrt(np.mean(error.values[-1] ** 2))))

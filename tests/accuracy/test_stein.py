@@ -29,7 +29,7 @@ def test_the_bias_is_within_the_stated_accuracy(setting):
     asked = ld.Problem(ld.Wide(depth, activation), points, training)
 
     def solved(samples: int, seed: int) -> ld.Solution:
-        method = ld.KernelEvolution(samples=samples, batches=8, responses="stein")
+        method = ld.SampledLayers(samples=samples, batches=8, responses="stein")
         return ld.solve(asked, method, save_at=6, seed=seed)
 
     reference = solved(16 * samples, 100)

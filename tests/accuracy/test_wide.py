@@ -23,7 +23,7 @@ deep = partial(problems.wide, depth=2, activation="tanh", richness=1.0, data=POI
 @pytest.mark.parametrize(
     ("method", "steps", "seeds"),
     [
-        (ld.KernelEvolution, 12, 40),
+        (ld.SampledLayers, 12, 40),
         (ld.GradientIndependence, 12, 40),
         (ld.AlternatingIteration, 4, 16),
     ],
@@ -47,18 +47,19 @@ def test_standard_errors_of_sampled_layers(method, steps, seeds):
 @pytest.mark.slow
 def test_standard_errors_of_gradient_flow():
     """Extrapolation to continuous time keeps the standard error honest, apart from the accuracy of the step."""
-    reference = ld.solve(deep(time=1.0), ld.KernelEvolution(samples=8192, batches=4), seed=1000)
-    method = ld.KernelEvolution(samples=256, batches=8)
+    reference = ld.solve(deep(time=1.0), ld.SampledLayers(samples=8192, batches=4), seed=1000)
+    method = ld.SampledLayers(samples=256, batches=8)
     found = mean_square_z(deep(time=1.0), method, reference, OUTPUTS, range(16))
     check_mean_square_z(found, batches=8)
 
 
 def test_losses_are_not_biased_by_the_noise_of_outputs():
     """The loss of noisy outputs is that of their mean less half of its variance, for the squared loss exactly."""
-    solution = ld.solve(deep(steps=3), ld.KernelEvolution(samples=64, batches=4))
+    solution = ld.solve(deep(steps=3), ld.SampledLayers(samples=64, batches=4))
     for kind in ("train", "test"):
         name = "prediction" if kind == "train" else "test_prediction"
-        f, error = solution[name].values, solution.standard_error(name).values
+        both = (solution[name], solution.standard_error(name))
+        f, error = (x.isel(output=0).values for x in both)
         y = TARGETS[:2] if kind == "train" else TARGETS[2:]
         expected = 0.5 * np.mean((y - f) ** 2 - error**2, axis=1)
         np.testing.assert_allclose(solution[f"{kind}_loss"], expected, rtol=1e-12, atol=1e-14)
@@ -124,6 +125,6 @@ def test_steps_of_gradient_flow():
             values, vectors = np.linalg.eigh(K)
             decay = np.exp(-0.3 / 2 * solution.data["time"].values[:, None] * values)
             exact = TARGETS[:2] - (vectors * decay[:, None]) @ vectors.T @ TARGETS[:2]
-            error = np.max(np.abs(solution["prediction"].values - exact))
+            error = np.max(np.abs(solution["prediction"].isel(output=0).values - exact))
             found.append(error / solution.evidence["accuracy"]["prediction"])
     check_ratios(found)

@@ -21,7 +21,7 @@ def test_approximations_are_good_when_lazy_and_break_when_rich():
     assert (rich.loc[approximate, "Phi"] > 5).all()
     assert (rich.loc[approximate, "prediction"] > 3).all()
     assert lazy.loc["Perturbative", "Phi"] < 0.1 * lazy.loc["StaticKernel", "Phi"]
-    assert (lazy.loc["KernelEvolution"] == 0).all()
+    assert (lazy.loc["LinearRows"] == 0).all()
 
 
 def test_networks_and_what_is_left_out_are_shown():
@@ -35,7 +35,7 @@ def test_networks_and_what_is_left_out_are_shown():
     assert found.runs is not None
     assert "linear activations only" in found.left_out["Perturbative"]
     assert "Perturbative" not in found.table.index
-    close, far = found.table.loc[["KernelEvolution", "StaticKernel"], "Phi (runs)"]
+    close, far = found.table.loc[["SampledLayers", "StaticKernel"], "Phi (runs)"]
     assert close < 0.3 * far
     assert "deviations in per cent" in repr(found)
     with pytest.raises(ld.ProblemError, match="must be a Wide network"):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import tracemalloc
 from functools import partial
 
 import jax
@@ -9,14 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learndyn.core.simulate import simulate
+import learndyn as ld
+from learndyn.core.record import Record
+from learndyn.core.simulate import trained as train
+from learndyn.core.theory import theory_for
 from learndyn.data import Points
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.training import ExponentialDecay, GradientDescent, PerStep, Piecewise, as_schedule
+from learndyn.training import ExponentialDecay, PerStep, Piecewise, as_schedule
 from learndyn.wide import finite as module
-from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite
-from learndyn.wide.setting import setting
+from learndyn.wide.finite import WideDescent
 from tests import problems
 
 N, D, P = 9, 5, 4
@@ -31,37 +34,27 @@ problem = partial(problems.wide, data=points(test_points=2), richness=0.7)
 
 
 def curves(made, size=N, seed=0, save_at=None, samples=0):
-    with float64():
-        return finite(made, size, WideDescent(samples), save_at)(seed, lambda fraction: None)
+    return ld.simulate(made, size, first_seed=seed, save_at=save_at, method=WideDescent(samples))
 
 
 def values(found):
-    return {name: np.asarray(one.values) for name, one in found.observables.items()}
+    """The observables of the only seed."""
+    return {name: found[name].isel(seed=0).values for name in found.observables}
 
 
-def weights_of(weights):
-    """Copies of the weights, for the functions below."""
+def trained(made, steps, seed=0, size=N):
+    """The weights after so many steps of the simulator, for the functions below."""
+    found = ld.start(made, size, seed).advance(steps).weights
+    layers = range(made.network.depth)
     return {
-        "W": [np.array(W) for W in weights.W],
-        "b": [np.array(b) for b in weights.b],
-        "w": np.array(weights.w),
+        "W": [found[f"W{ell}"] for ell in layers],
+        "b": [found[f"b{ell}"] for ell in layers if made.network.bias],
+        "w": found["w"],
     }
 
 
 def start(made, seed=0, size=N):
-    inputs = made.data.all_inputs().shape[1]
-    return weights_of(draw(setting(made, 1, GradientDescent(1.0, steps=1)), inputs, size, seed)[0])
-
-
-def trained(made, steps, seed=0, size=N):
-    """The weights after so many steps of the simulator."""
-    with float64():
-        known = setting(made, 1)
-        x = made.data.all_inputs()
-        weights, noise = draw(known, x.shape[1], size, seed)
-        trainee = Trainee(known, weights, x, made.network.centered, 1, 0)
-        descend(trainee, made.training, np.array([steps]), noise, lambda fraction: None)
-        return weights_of(trainee.weights)
+    return trained(made, 0, seed, size)
 
 
 def outputs(theta, made, x, shifts=None):
@@ -245,30 +238,28 @@ def test_records_are_what_direct_evaluation_gives(activation):
     with float64():
         seen = ACTIVATIONS[activation](found["preactivation"])
     np.testing.assert_allclose(seen, phi[..., :4].transpose(1, 0, 2, 3), **close)
-    assert curve.observables["G"].dims == (
-        "layer", "step", "point", "output", "step2", "point2", "output2"
-    )  # fmt: skip
-    assert curve.coordinates["layer"].tolist() == [1, 2]
-    assert curve.coordinates["step2"].tolist() == steps
+    assert curve["layer"].values.tolist() == [1, 2]
+    assert curve["step2"].values.tolist() == steps
     assert curve.evidence["size_symbol"] == "N"
 
 
-def test_one_output_and_no_samples_leave_their_axes_out():
-    curve = curves(problem(data=points()))
-    assert curve.observables["prediction"].dims == ("step", "train_point")
-    assert curve.observables["G"].dims == ("layer", "step", "point", "step2", "point2")
+@pytest.mark.parametrize("count", [1, 2])
+def test_axes_are_those_of_the_table_for_one_output_too(count):
+    curve = curves(problem(data=points(count)))
+    assert curve["prediction"].dims == ("seed", "step", "train_point", "output")
+    gradients = ("layer", "step", "point", "output", "step2", "point2", "output2")
+    assert curve["G"].dims == ("seed", *gradients)
+    assert curve["G"].sizes["output"] == curve["G"].sizes["output2"] == count
     assert not {"preactivation", "test_prediction", "test_loss"} & set(curve.observables)
 
 
 def test_the_first_function_has_the_variance_of_its_features_over_width_and_is_gone_if_centered():
-    count, squares = 200, []
-    made = problem(richness=0.5)
-    for seed in range(count):
-        found = values(curves(made, 16, seed, save_at=[0]))
-        variance = found["Phi"][1, 0, 0, 0, 0] / (0.5**2 * 16)
-        squares.append(found["prediction"][0, 0] ** 2 / variance)
+    count = 200
+    found = ld.simulate(problem(richness=0.5), 16, count, save_at=[0])
+    variance = found["Phi"].sel(layer=2, step=0, point=0, step2=0, point2=0) / (0.5**2 * 16)
+    squares = found["prediction"].sel(step=0, train_point=0, output=0) ** 2 / variance
     # Given the features f is Gaussian: four standard errors of the mean of squares.
-    assert abs(np.mean(squares) - 1) < 4 * np.sqrt(2 / count)
+    assert abs(np.mean(squares.values) - 1) < 4 * np.sqrt(2 / count)
     centered = values(curves(problem(centered=True)))
     assert np.all(centered["prediction"][0] == 0)
     assert np.all(centered["test_prediction"][0] == 0)
@@ -321,12 +312,9 @@ def test_recording_does_not_change_a_curve_and_seeds_are_reproducible_on_threads
         assert np.array_equal(every[name][[3, 6]], few[name]), name
     # Kernels are sums over neurons, in an order that depends on how many states are recorded.
     np.testing.assert_allclose(every["kernel"][[3, 6]], few["kernel"], rtol=0, atol=ROUNDING)
-    with float64():
-        run = finite(made, N, WideDescent(), None)
 
     def one(seed):
-        with float64():
-            return values(run(seed, lambda fraction: None))
+        return values(curves(made, seed=seed))
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         together = list(pool.map(one, [5, 6, 5, 7]))
@@ -338,9 +326,11 @@ def test_recording_does_not_change_a_curve_and_seeds_are_reproducible_on_threads
 
 def test_reports_grow_to_one():
     for options in OPTIONS.values():
-        seen = []
+        seen, made = [], problem(**options)
         with float64():
-            finite(problem(**options), N, WideDescent(), None)(0, seen.append)
+            theory = theory_for(made)
+            ensemble = theory.train(made, N, WideDescent(), Record.of(made.training))
+            train(theory, ensemble, 0, seen.append)
         assert seen == sorted(seen)
         assert seen[-1] == 1
 
@@ -417,8 +407,8 @@ def test_a_rate_of_zero_leaves_gradient_flow_where_it_is():
 def test_the_time_axis_has_its_names():
     curve = curves(problem(time=2.0), save_at=[0.5, 2.0])
     assert curve.axis == "time"
-    assert curve.times.tolist() == curve.coordinates["time2"].tolist() == [0.5, 2.0]
-    assert curve.observables["Phi"].dims == ("layer", "time", "point", "time2", "point2")
+    assert curve["time"].values.tolist() == curve["time2"].values.tolist() == [0.5, 2.0]
+    assert curve["Phi"].dims == ("seed", "layer", "time", "point", "time2", "point2")
 
 
 def test_training_that_diverges_ends_the_curve():
@@ -426,10 +416,10 @@ def test_training_that_diverges_ends_the_curve():
     curve = curves(made)
     assert curve.diverged_at is not None
     assert 1 < curve.diverged_at < 40
-    assert curve.times.tolist() == list(range(int(curve.diverged_at)))
+    assert curve["step"].values.tolist() == list(range(int(curve.diverged_at)))
     for name, value in values(curve).items():
         assert np.all(np.isfinite(value)), name
-    assert curve.observables["Phi"].values.shape[1] == len(curve.times)
+    assert curve["Phi"].sizes["step"] == curve["Phi"].sizes["step2"] == curve["step"].size
 
 
 @pytest.mark.parametrize(
@@ -448,4 +438,23 @@ def test_more_samples_than_neurons_are_refused():
 
 def test_what_does_not_fit_in_memory_is_refused():
     with pytest.raises(NotEnoughMemory, match="width"):
-        simulate(problem(), 10**7)
+        ld.simulate(problem(), 10**7)
+
+
+@pytest.mark.parametrize(
+    ("size", "save_at", "rule"),
+    [(100, None, {}), (1000, 3, {"momentum": 0.5}), (1000, 3, {"temperature": 0.1})],
+)
+def test_the_estimate_of_memory_is_near_the_peak(size, save_at, rule):
+    """At most what is estimated, and not less than half of it."""
+    made = problem(depth=3, data=points(2, test_points=3), steps=40, **rule)
+    theory = theory_for(made)
+    with float64():
+        record = Record.of(made.training, save_at)
+        ensemble = theory.train(made, size, WideDescent(), record)
+        train(theory, ensemble, 0, lambda done: None)
+        tracemalloc.start()
+        train(theory, ensemble, 0, lambda done: None)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert 0.5 * ensemble.bytes < peak < ensemble.bytes

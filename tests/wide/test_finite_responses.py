@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learndyn.core.simulate import simulate
+import learndyn as ld
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.numerics.precision import float64
 from learndyn.training import ExponentialDecay
-from learndyn.wide.finite import Trainee, WideDescent, descend, draw, finite
-from learndyn.wide.finite_responses import Tangents
+from learndyn.wide.finite import Descending, WideDescent, draw
 from learndyn.wide.setting import setting
 from tests import problems
 
@@ -31,10 +30,18 @@ problem = partial(
 
 
 def curves(made, size=N, save_at=None, **options):
+    method = WideDescent(responses=True, **options)
+    found = ld.simulate(made, size, method=method, save_at=save_at).data.isel(seed=0)
+    return {str(name): one.values for name, one in found.data_vars.items()}
+
+
+def tangents_of(made, recorded, probes=1, size=N):
+    """The tangents of a network that was trained and recorded at some steps."""
     with float64():
-        run = finite(made, size, WideDescent(responses=True, **options), save_at)
-        found = run(0, lambda fraction: None)
-    return {name: np.asarray(one.values) for name, one in found.observables.items()}
+        x, method = made.data.all_inputs(), WideDescent(responses=True, probes=probes)
+        network = Descending(made, setting(made, 1), x, size, method, recorded, 0)
+        assert network.advance(recorded, lambda state: None) == len(recorded)
+    return network.tangents
 
 
 class Plain:
@@ -136,12 +143,7 @@ def test_responses_are_derivatives_of_the_run(name):
     made = problem(**SETTINGS[name])
     recorded, probes = np.array([0, 1, 3, 4]), 2
     with float64():
-        known = setting(made, 1)
-        x = made.data.all_inputs()
-        weights, noise = draw(known, x.shape[1], N, 0)
-        trainee = Trainee(known, weights, x, made.network.centered, len(recorded), 0)
-        tangents = Tangents(known, made.training, trainee, recorded, probes, seed=0)
-        descend(trainee, made.training, recorded, noise, lambda done: None, tangents)
+        known, tangents = setting(made, 1), tangents_of(made, recorded, probes)
         plain = Plain(made, drawn_noise(made) if made.training.noise else None)
         L, p, C = known.depth, known.points, known.outputs
         none = (
@@ -177,11 +179,7 @@ def test_responses_are_derivatives_of_the_run(name):
 
 def test_every_source_has_as_many_probes():
     made = problem(depth=3, outputs=2)
-    with float64():
-        known = setting(made, 1)
-        x = made.data.all_inputs()
-        trainee = Trainee(known, draw(known, x.shape[1], 60, 0)[0], x, False, 2, 0)
-        tangents = Tangents(known, made.training, trainee, np.array([1, 4]), 3, seed=0)
+    tangents = tangents_of(made, np.array([1, 4]), probes=3, size=60)
     where = np.stack([tangents.state, tangents.layer, tangents.point, tangents.output])
     on_h = {(s, ell, a, -1) for s in range(2) for ell in (1, 2) for a in range(3)}
     on_z = {(s, ell, a, c) for s in range(2) for ell in (0, 1) for a in range(3) for c in range(2)}
@@ -195,7 +193,7 @@ def test_every_source_has_as_many_probes():
 
 def test_responses_are_causal_and_test_points_act_at_once_only():
     found = curves(problem(depth=3), size=20)
-    A, B = found["A"], found["B"]
+    A, B = found["A"][..., 0], found["B"][:, :, :, 0]
     t, s = np.indices((STEPS + 1, STEPS + 1))
     assert not np.any(A.transpose(1, 3, 0, 2, 4)[s >= t])
     assert not np.any(B.transpose(1, 3, 0, 2, 4)[s > t])
@@ -219,25 +217,18 @@ def test_recorded_steps_and_responses_leave_curves_as_they_are():
     np.testing.assert_allclose(
         every["B"][:, [1, 3]][:, :, :, :, [1, 3]], few["B"], rtol=0, atol=1e-13
     )
-    with float64():
-        without = finite(made, N, WideDescent(), None)(0, lambda fraction: None).observables
-    assert set(every) - set(without) == {"A", "B"}
-    for name, one in without.items():
-        assert np.array_equal(one.values, every[name]), name
+    without = ld.simulate(made, N)
+    assert set(every) - set(without.observables) == {"A", "B"}
+    for name in without.observables:
+        assert np.array_equal(without[name].isel(seed=0), every[name]), name
 
 
 def test_linear_units_have_the_mean_of_the_responses_to_all_points():
     made = problem(activation="linear", rate=0.05)
-    with float64():
-        known = setting(made, 1)
-        x = made.data.all_inputs()
-        weights, noise = draw(known, x.shape[1], N, 0)
-        trainee = Trainee(known, weights, x, False, STEPS + 1, 0)
-        steps = np.arange(STEPS + 1)
-        tangents = Tangents(known, made.training, trainee, steps, 1, seed=0)
-        descend(trainee, made.training, steps, noise, lambda done: None, tangents)
+    tangents = tangents_of(made, np.arange(STEPS + 1))
     mean = tangents.A[..., 0].mean(-1, keepdims=True)
-    np.testing.assert_allclose(curves(made)["A"], np.repeat(mean, 3, axis=-1), rtol=0, atol=1e-13)
+    found = curves(made)["A"][..., 0]
+    np.testing.assert_allclose(found, np.repeat(mean, 3, axis=-1), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +251,7 @@ def test_one_layer_of_linear_units_has_responses():
 def test_responses_that_do_not_fit_in_memory_are_refused():
     made = problem()
     with pytest.raises(NotEnoughMemory, match="with responses"):
-        simulate(made, 1000, method=WideDescent(responses=True, probes=10**6))
+        ld.simulate(made, 1000, method=WideDescent(responses=True, probes=10**6))
 
 
 def test_diverged_training_ends_the_responses():

@@ -5,8 +5,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import learndyn as ld
-from learndyn.wide.flow import Descent, first_step, flow
-from tests.fakes import curves, observable
+from learndyn.core.curves import Curves, Quantity, of_batches
+from learndyn.core.record import Record
+from learndyn.wide.flow import first_step, flow
 
 WHITE = ld.Points(gram=np.eye(3), targets=[1.0, -0.5, 0.8])
 
@@ -24,12 +25,12 @@ def test_white_inputs_follow_the_exact_equation(richness):
     exact = solve_ivp(
         velocity, (0, 1.5), [y], t_eval=found["time"].values, rtol=1e-10, atol=1e-12
     ).y[0]
-    error = np.linalg.norm(WHITE.targets - found["prediction"].values, axis=1)
+    error = np.linalg.norm(WHITE.targets - found["prediction"].isel(output=0).values, axis=1)
     allowed = 3 * found.evidence["accuracy"]["prediction"]
     assert allowed < 5e-3
     np.testing.assert_allclose(error, exact, rtol=0, atol=allowed)
     unit = WHITE.targets / y
-    now = np.einsum("titj->tij", found["Phi"].values[0].transpose(0, 1, 2, 3))
+    now = np.einsum("titj->tij", found["Phi"].isel(layer=0).values)
     along = np.einsum("i,tij,j->t", unit, now, unit)
     expected = np.sqrt(1 + richness**2 * (y - exact) ** 2)
     np.testing.assert_allclose(along, expected, rtol=0, atol=3 * found.evidence["accuracy"]["Phi"])
@@ -39,7 +40,7 @@ def test_flow_is_the_limit_of_small_steps():
     points = ld.Points.random(3, 5, seed=2)
     # Particles are the same for all steps, so that their sampling error cancels.
     network = ld.Wide(1, "tanh", 1.0)
-    method = ld.KernelEvolution(samples=256, batches=4)
+    method = ld.Particles(samples=256, batches=4)
     limit = ld.solve(
         ld.Problem(network, points, ld.GradientDescent(1.0, time=4.0)), method, save_at=3
     )
@@ -81,26 +82,29 @@ MADE_UP = ld.Problem(
 )
 
 
+TABLE = (Quantity("prediction", ("step", "train_point"), "f"),)
+
+
 def made_up(batches, error):
     """Gradient flow of a descent with known batches x_i(dt) = `batches`(dt, i) + `error`(dt) after the start."""
 
-    def solve(problem, states, report):
-        dt = 1.0 / states[-1] / first_step(MADE_UP)
-        later = states[:, None] > 0
+    def solve(problem, record, report):
+        dt = 1.0 / record.last / first_step(MADE_UP)
+        later = record.at[:, None] > 0
         each = np.stack([(batches(dt, i) + error(dt)) * later * np.ones(3) for i in range(8)])
-        mean = {"prediction": observable(("step", "train_point"), each.mean(0), "f")}
-        return Descent(curves(mean, states, "step"), {"prediction": each})
+        return of_batches(Curves(TABLE, record, {}), {"prediction": each}, len(record))
 
-    return flow(MADE_UP, 3, 1e-3, lambda done: None, solve, costly=True)
+    three = Record.of(MADE_UP.training, 3)
+    return flow(MADE_UP, three, 1e-3, lambda done: None, solve, costly=True)
 
 
 def test_batches_are_extrapolated_one_by_one():
     """Two orders in dt cancel in every batch, so that the mean and the spread are those at dt = 0."""
     start = np.random.default_rng(0).standard_normal(8)
     found = made_up(lambda dt, i: start[i] * (1 + 0.2 * dt), lambda dt: 3 - 0.4 * dt + 0.3 * dt**2)
-    known = found.observables["prediction"]
-    np.testing.assert_allclose(known.values[1:], 3 + start.mean(), rtol=0, atol=1e-13)
-    np.testing.assert_allclose(known.error[1:], start.std(ddof=1) / np.sqrt(8), rtol=1e-12)
+    known, spread = found["prediction"], found.errors["prediction"]
+    np.testing.assert_allclose(known[1:], 3 + start.mean(), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(spread[1:], start.std(ddof=1) / np.sqrt(8), rtol=1e-12)
     # x − x_2 = (2 fine − 3 middle + coarse)/3, of c dt²: c dt²(2/16 − 3/4 + 1)/3 = c dt²/8.
     coarsest = 4.0 / found.evidence["steps"] / first_step(MADE_UP)
     assert abs(found.evidence["accuracy"]["prediction"] - 0.3 * coarsest**2 / 8) < 1e-13
@@ -110,11 +114,11 @@ def test_noise_is_no_error_of_the_step():
     """Noise that differs from grid to grid is in the standard error, five times the tolerance here."""
     rng = np.random.default_rng(1)
     found = made_up(lambda dt, i: 0.02 * rng.standard_normal(3), lambda dt: 1.0)
-    known = found.observables["prediction"]
-    assert np.all(np.abs(known.values[1:] - 1) < 6 * known.error[1:])
+    known, spread = found["prediction"], found.errors["prediction"]
+    assert np.all(np.abs(known[1:] - 1) < 6 * spread[1:])
     # (8 fine − 6 middle + coarse)/3 of independent noises: √101/3 = 3.3 times one.
     one = 0.02 / np.sqrt(8)
-    assert 2 * one < np.sqrt(np.mean(known.error[1:] ** 2)) < 5 * one
+    assert 2 * one < np.sqrt(np.mean(spread[1:] ** 2)) < 5 * one
 
 
 def test_a_real_error_beyond_the_noise_is_seen():
@@ -134,7 +138,7 @@ def test_flow_of_deep_sampled_networks(activation):
     samples, steps = SAMPLED[activation]
     network = ld.Wide(2, activation, 1.0, centered=True)
     points = ld.Points.random(3, 5, seed=2)
-    method = ld.KernelEvolution(samples=samples)
+    method = ld.SampledLayers(samples=samples)
     asked = ld.Problem(network, points, ld.GradientDescent(1.0, time=2.0))
     limit = ld.solve(asked, method, save_at=5)
     coarse, fine = (
@@ -162,7 +166,8 @@ def test_flow_of_deep_sampled_networks(activation):
 def test_deep_sampled_networks_record_what_their_steps_allow():
     """Two hundred recorded times would be as many steps, of a cost that grows as their third power."""
     points = ld.Points.random(2, 5, seed=2)
-    method = ld.KernelEvolution(samples=16, batches=2, tolerance=0.5)
-    for activation, some in (("tanh", True), ("linear", False)):
+    sampled = ld.SampledLayers(samples=16, batches=2, tolerance=0.5)
+    exact = ld.LinearInnovation(tolerance=0.5)
+    for activation, method, some in (("tanh", sampled, True), ("linear", exact, False)):
         asked = ld.Problem(ld.Wide(2, activation), points, ld.GradientDescent(1.0, time=0.5))
         assert (len(ld.solve(asked, method)["time"]) < 20) == some

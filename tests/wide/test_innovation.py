@@ -33,7 +33,7 @@ problem = partial(
 def test_both_forms_agree(depth, rule):
     """To rounding, and the share of 1e-10 below which a direction is dropped."""
     asked = problem(depth=depth, steps=30, bias=depth == 1, **RULES[rule])
-    rows, basis = (ld.solve(asked, ld.KernelEvolution(form=f)) for f in ("rows", "innovation"))
+    rows, basis = (ld.solve(asked, method) for method in (ld.LinearRows(), ld.LinearInnovation()))
     assert basis.evidence["solver"].startswith("innovation")
     for name in ("prediction", "test_prediction", "train_loss", "Phi", "G", "kernel", "alignment"):
         np.testing.assert_allclose(basis[name], rows[name], rtol=0, atol=1e-8, err_msg=name)
@@ -51,8 +51,8 @@ def test_long_runs_take_the_basis_by_themselves():
 
 
 def test_what_the_basis_cannot_do_is_refused():
-    method = ld.KernelEvolution(form="innovation")
+    method = ld.LinearInnovation()
     for asked in (problem(depth=2, steps=3, temperature=0.1), problem(depth=2, steps=3, bias=True)):
-        with pytest.raises(ld.ProblemError, match="must be 'rows'"):
+        with pytest.raises(ld.ProblemError, match="must be LinearRows"):
             ld.solve(asked, method)
-        assert ld.solve(asked).converged
+        assert ld.solve(asked).diverged_at is None

@@ -31,20 +31,27 @@ def trained(rate, steps, window, loss="sum"):
     rule = ld.GradientDescent(scale * rate, steps=steps, weight_decay=DECAY / scale, loss=loss)
     problem = ld.Problem(ld.Wide(1, "relu", 1.0), POINTS, rule)
     saved = list(range(steps - window + 1, steps + 1))
-    return ld.solve(problem, ld.KernelEvolution(samples=1024, batches=2), save_at=saved)
+    return ld.solve(problem, ld.Particles(samples=1024, batches=2), save_at=saved)
+
+
+def one_output(array):
+    """An observable of the only hidden layer and output."""
+    sizes = {axis: 0 for axis in ("layer", "output", "output2") if axis in array.dims}
+    return array.isel(sizes).values
 
 
 def outputs(found):
     """f of all points (states × points)."""
-    return np.concatenate([found["prediction"].values, found["test_prediction"].values], axis=1)
+    both = (one_output(found[name]) for name in ("prediction", "test_prediction"))
+    return np.concatenate(list(both), axis=1)
 
 
 def two_time_kernel(found):
     """K(t, s) = G^1 K^x + Φ^1 of all points (states, points, states, points), and a bound of its standard error."""
     inputs = POINTS.kernel()[None, :, None]
-    error = np.abs(inputs) * found.standard_error("G").values[0]
-    error = error + found.standard_error("Phi").values[0]
-    return found["G"].values[0] * inputs + found["Phi"].values[0], error
+    error = np.abs(inputs) * one_output(found.standard_error("G"))
+    error = error + one_output(found.standard_error("Phi"))
+    return one_output(found["G"]) * inputs + one_output(found["Phi"]), error
 
 
 def miss(kernel, f, ridge):
@@ -75,12 +82,12 @@ def test_outputs_are_the_forces_of_the_past_times_the_two_time_kernel():
     found = trained(rate, steps, steps + 1)
     (K, K_error), f = two_time_kernel(found), outputs(found)
     E = POINTS.targets.ravel() - f[:-1, :P]
-    E_error = found.standard_error("prediction").values[:-1]
+    E_error = one_output(found.standard_error("prediction"))[:-1]
     k = rate * (1 - rate * DECAY) ** np.arange(steps)[::-1]
     past = np.einsum("s,msa,sa->m", k, K[-1, :, :-1, :P], E)
     # Of two batches, the mean of products is the product of means ± that of standard errors.
     batches = np.einsum("s,msa,sa->m", k, K_error[-1, :, :-1, :P], E_error)
-    Phi, G = (found[name].values[0][-1, :, -1].diagonal() for name in ("Phi", "G"))
+    Phi, G = (one_output(found[name])[-1, :, -1].diagonal() for name in ("Phi", "G"))
     # ⟨w(0)φ⟩² ≤ ⟨w(0)²⟩⟨φ²⟩, and the same for h(0), with ⟨h(0)²⟩ = K^x; their sampled values are close to the limit's.
     start = (1 - rate * DECAY) ** steps * (np.sqrt(Phi) + np.sqrt(G * POINTS.kernel().diagonal()))
     bound = batches + 2 * start

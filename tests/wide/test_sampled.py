@@ -14,7 +14,6 @@ from learndyn.numerics.rules import gaussian_rule
 from learndyn.training import rates
 from learndyn.wide import sampled
 from learndyn.wide.linear import solve_linear
-from learndyn.wide.methods import KernelEvolution, StaticKernel
 from learndyn.wide.network import Wide
 from learndyn.wide.particles import TrainingRule, move
 from learndyn.wide.sampled import Adjoint, Layer, sweep
@@ -151,7 +150,7 @@ def test_single_precision_is_enough(depth):
     """
     asked = problem(activation="tanh", depth=depth, steps=12, richness=2.0, rate=0.3)
     single, double = (
-        ld.solve(asked, KernelEvolution(samples=256, batches=4, precision=precision))
+        ld.solve(asked, ld.SampledLayers(samples=256, batches=4, precision=precision))
         for precision in ("single", "double")
     )
     changed = 0.0
@@ -255,7 +254,7 @@ def test_particles_are_the_sampled_layer(rule):
         ("tanh", "stein", "51 states of 20 points: .*; or use responses = 'adjoint'$"),
     ],
 )
-@pytest.mark.parametrize("method", [KernelEvolution, ld.AlternatingIteration])
+@pytest.mark.parametrize("method", [ld.SampledLayers, ld.AlternatingIteration])
 def test_stein_responses_to_too_many_directions_are_refused(method, activation, responses, words):
     """The loss was 28 % low here, without a word."""
     points = Points.random(20, 30, seed=0)
@@ -268,23 +267,22 @@ def test_stein_responses_to_too_many_directions_are_refused(method, activation, 
 def test_stein_responses_of_several_outputs_need_more_samples():
     asked = problem(activation="relu", depth=2, steps=10, outputs=3)
     with pytest.raises(ld.ProblemError, match=r"at least 1024 for 11 states of 4 points and 3"):
-        ld.solve(asked, KernelEvolution(samples=512))
+        ld.solve(asked, ld.SampledLayers(samples=512))
 
 
 def test_too_few_particles_are_refused_by_name():
     asked = problem(activation="tanh", depth=1, outputs=2)
-    with pytest.raises(
-        ld.ProblemError, match=r"KernelEvolution\.samples = 16: must be at least 24"
-    ):
-        ld.solve(asked, KernelEvolution(samples=16))
+    with pytest.raises(ld.ProblemError, match=r"Particles\.samples = 16: must be at least 24"):
+        ld.solve(asked, ld.Particles(samples=16))
 
 
 @pytest.mark.parametrize(("activation", "depth"), [("tanh", 2), ("relu", 2), ("erf", 1)])
 def test_lazy_networks_follow_the_static_kernel(activation, depth):
     """γ_0 → 0: corrections are of order γ_0² = 1e-4, the rest is the sampling error."""
     asked = problem(activation=activation, depth=depth, steps=6, richness=1e-2, rate=0.2)
-    full = ld.solve(asked, KernelEvolution(samples=1024, batches=8))
-    lazy = ld.solve(asked, StaticKernel())
+    method = ld.Particles if depth == 1 else ld.SampledLayers
+    full = ld.solve(asked, method(samples=1024, batches=8))
+    lazy = ld.solve(asked, ld.StaticKernel())
     error = full.standard_error("prediction")
     assert np.all(np.abs(full["prediction"] - lazy["prediction"]) < 6 * error + 1e-3)
     assert np.max(np.abs(lazy["prediction"])) > 0.3
@@ -309,7 +307,7 @@ def test_stein_needs_no_second_derivative():
 
 
 def test_particles_that_diverge_before_the_first_recorded_step_have_empty_curves():
-    asked = problem("tanh", 1, steps=60, rate=100.0)
-    found = ld.solve(asked, KernelEvolution(samples=64, batches=2), save_at=[59, 60])
+    asked = problem(activation="tanh", depth=1, steps=60, rate=100.0)
+    found = ld.solve(asked, ld.Particles(samples=64, batches=2), save_at=[59, 60])
     assert found.diverged_at == 59
     assert found["Phi"].shape == (1, 0, 4, 0, 4)

@@ -50,7 +50,7 @@ class OnEulerGrid(Method, abstract=True):
         levels = self.extrapolation + 1
         shares = 8.0 ** np.arange(levels)
         shares = np.concatenate([[0.0], np.cumsum(shares)]) / shares.sum()
-        grids = []
+        found = []
         for level in range(levels):
             first, last = shares[level], shares[level + 1]
             finer, factor = refined(problem, 2**level), 2**level
@@ -58,16 +58,17 @@ class OnEulerGrid(Method, abstract=True):
                 finer, record, lambda x, a=first, b=last: report(a + (b - a) * x)
             )
             # Along the flow, the points of the coarsest grid.
-            coarse = {name: x[:, ::factor, ::factor] for name, x in along.items()}
-            grids.append(dataclasses.replace(curves, arrays=curves.arrays | coarse))
-        steps = [step for step in self.inference_steps if step < _end(grids)]
-        result = extrapolated(grids)
+            found.append((curves, {name: x[:, ::factor, ::factor] for name, x in along.items()}))
+        # Training may diverge before some of the steps, and on one grid before it does on another.
+        count = min(len(along["C_yy"]) if along else 0 for _, along in found)
+        steps = self.inference_steps[:count]
+        result = extrapolated([_joined(curves, along, count) for curves, along in found])
         curves = dataclasses.replace(
             result.curves, labels=labels(problem.network, steps) if steps else {}
         )
         if not self.extrapolation:
             return curves.told(form=self.form)
-        accuracy = {name: float(np.max(x, initial=0.0)) for name, x in result.error.items()}
+        accuracy = {name: float(np.max(result.error[name], initial=0.0)) for name in curves.arrays}
         return curves.told(
             form=self.form,
             accuracy=accuracy,
@@ -76,10 +77,10 @@ class OnEulerGrid(Method, abstract=True):
         )
 
 
-def _end(grids: list[Curves]) -> float:
-    """The step at which the first of the grids diverged."""
-    ends = [grid.diverged_at for grid in grids]
-    return min((end for end in ends if end is not None), default=np.inf)
+def _joined(curves: Curves, along: dict, count: int) -> Curves:
+    """The curves with what was measured along the flow at the first `count` of the steps asked for."""
+    cut = {name: x[:count] for name, x in along.items()} if count else {}
+    return dataclasses.replace(curves, arrays=curves.arrays | cut)
 
 
 def _warnings(arrays: dict, accuracy: dict) -> dict:
@@ -91,9 +92,8 @@ def _warnings(arrays: dict, accuracy: dict) -> dict:
     ]
     if not uncertain:
         return {}
-    names = [quantity.name for quantity in TABLE if quantity.name in uncertain]
     text = (
-        f"the last extrapolation changes {', '.join(names)} by more than a tenth: the Euler steps are too long to "
+        f"the last extrapolation changes {', '.join(uncertain)} by more than a tenth: the Euler steps are too long to "
         "know the accuracy; use more steps, or a larger extrapolation"
     )
     return {"warnings": [text]}
@@ -108,12 +108,7 @@ class OverlapMap(OnEulerGrid):
 
     def check(self, problem):
         super().check(problem)
-        if problem.network.correlated(problem.data):
-            allowed = (
-                "must be TrainingMemory here: training steps are correlated by reused or chained trajectories, or by a "
-                "part of the field that does not depend on the state (G(0, m) ≠ 0)"
-            )
-            raise ProblemError("method", "OverlapMap", allowed)
+        map.require_independent_steps(problem)
 
     def on_grid(self, problem, record, report):
         wanted = self.inference_steps
@@ -156,7 +151,7 @@ class OverlapMap(OnEulerGrid):
 
 
 class TrainingMemory(OnEulerGrid):
-    """Correlations and responses of all training steps with each other: for any data."""
+    """Correlations and responses of all training steps with each other: for any data. The cost is cubic in the steps."""
 
     @property
     def form(self):

@@ -151,7 +151,7 @@ class OverlapMap(OnEulerGrid):
 
 
 class TrainingMemory(OnEulerGrid):
-    """Correlations and responses of all training steps with each other: for any data. The cost is cubic in the steps."""
+    """Correlations and responses of all training steps with each other: for any data; the cost is cubic in steps."""
 
     @property
     def form(self):

@@ -280,7 +280,9 @@ def test_a_driven_system_that_ignores_its_driver_is_alone():
     alone = ld.solve(problem())
     for name in ("Q", "m"):
         for unit in range(2):
-            np.testing.assert_allclose(both[name][:, unit, unit], alone[name][:, 0, 0], atol=ROUNDING)
+            np.testing.assert_allclose(
+                both[name][:, unit, unit], alone[name][:, 0, 0], atol=ROUNDING
+            )
     np.testing.assert_allclose(both["test_loss"], 2 * alone["test_loss"], atol=ROUNDING)
     unseen = ld.solve(problem(driven=ignoring))
     np.testing.assert_array_equal(unseen["m"][:, 0], 0.0)

@@ -206,10 +206,11 @@ def test_schedules_and_batches():
     state = {"initial_norm": 1.0, "initial_overlap": 0.0}
     for a, rate in enumerate(rates):
         one = ld.solve(problem(rate=rate, epochs=1, **state))
-        state = {"initial_norm": float(one["Q"][1]), "initial_overlap": float(one["m"][1])}
+        Q, m = (float(one[name][1, 0, 0]) for name in ("Q", "m"))
+        state = {"initial_norm": Q, "initial_overlap": m}
         np.testing.assert_allclose(state["initial_norm"], stepped["Q"][a + 1], rtol=ROUNDING)
-    Q = [float(ld.solve(problem(rate=0.5, epochs=1, batch=B))["Q"][1]) for B in (1, 2, 4)]
-    np.testing.assert_allclose((Q[0] - Q[1]) / (Q[1] - Q[2]), 2.0, rtol=1e-10)
+    Qs = [ld.solve(problem(rate=0.5, epochs=1, batch=B))["Q"].values[1] for B in (1, 2, 4)]
+    np.testing.assert_allclose((Qs[0] - Qs[1]) / (Qs[1] - Qs[2]), 2.0, rtol=1e-10)
 
 
 def test_divergence_ends_the_curve():

@@ -292,7 +292,9 @@ class MapTraining(Progressing):
         count = len(self.kept)
         if not count:
             return shown(self.problem, none_reached(*self.M_saved.shape[2:]))
-        found = {name: np.stack([one[name] for one in self.kept]) for name in self.kept[0]}
+        names = self.kept[0].keys() - {"C_theta"}
+        found = {name: np.stack([one[name] for one in self.kept]) for name in names}
+        # Rows of C_θ are as long as there was room when they were recorded.
         rows = np.zeros((count, count, *found["Q"].shape[1:]))
         for row, one in zip(rows, self.kept, strict=True):
             known = min(len(one["C_theta"]), count)

@@ -8,6 +8,8 @@ import pytest
 from scipy.special import comb, ive
 
 import learndyn as ld
+from learndyn.core.record import Record
+from learndyn.core.theory import theory_for
 from learndyn.neural_ode.epoch import Overlaps, epoch, flow_of, teacher_of
 from learndyn.neural_ode.map import inference
 from learndyn.numerics.precision import float64
@@ -232,10 +234,50 @@ def test_correlations_within_a_step_have_their_symmetries():
     np.testing.assert_allclose(loss, found["test_loss"].sel(step=[0, 7]), rtol=ROUNDING)
 
 
+@pytest.mark.parametrize("supply", [{}, {"supply": "dataset", "examples": 1}])
+def test_what_is_measured_along_the_flow_ends_where_training_does(supply):
+    """One Euler step is linear regression, and diverges slowly; between two records, or after the last."""
+    linear = {"field": [[0, 0], [0, 0.8]], "confinement": 1.0, "steps": 1}
+    asked = problem(rate=4.0, epochs=20, **linear, **supply)
+    exact = ld.TrainingMemory if supply else ld.OverlapMap
+    end = int(ld.solve(asked).diverged_at)
+    assert 2 < end < 18
+    method = exact(inference_steps=(0, 2, end - 1, end, 19))
+    for saved, reached in (([0, 20], [0]), ([0, 1, 18, 20], [0, 1]), ([0, 1], [0, 1])):
+        found = ld.solve(asked, method, save_at=saved)
+        assert found["step"].values.tolist() == reached
+        assert found["C_yy"]["inference_step"].values.tolist() == [0, 2, end - 1]
+        assert np.all(np.isfinite(found["C_pp"]))
+    none = ld.solve(asked, exact(inference_steps=(end, 19)), save_at=[0, 1])
+    assert "C_yy" not in none.data
+    # On a finer grid training may diverge earlier or later; what both grids reached is extrapolated.
+    both = ld.solve(asked, exact(extrapolation=1, inference_steps=(0, end - 1)), save_at=[0, 20])
+    assert set(both["C_yy"]["inference_step"].values) <= {0, end - 1}
+    assert list(both.evidence["accuracy"]) == list(both.data)
+
+
 def test_the_map_is_refused_where_steps_are_correlated():
     for asked in (problem(chained=True), problem(field=[[0, 0.5], [0, 0.8]])):
-        with pytest.raises(ld.ProblemError, match="must be TrainingMemory here"):
-            ld.solve(asked, ld.OverlapMap())
+        for call in (ld.solve, ld.trace, ld.start):
+            with pytest.raises(ld.ProblemError, match="method = 'OverlapMap': must be TrainingM"):
+                call(asked, method=ld.OverlapMap())
+    with pytest.raises(ld.ProblemError, match="must be one of TrainingMemory here"):
+        ld.solve(problem(supply="dataset"), ld.OverlapMap())
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (problem(batch=2, observations=ld.Observations([0.5])), ld.OverlapMap()),
+        (problem(chained=True), ld.TrainingMemory()),
+        (problem(field=[[0, 0.5], [0, 0.8]]), ld.TrainingMemory()),
+        (problem(supply="dataset"), ld.TrainingMemory()),
+    ],
+    ids=["fresh", "chained", "part without state", "reused"],
+)
+def test_the_method_suits_the_problem(asked, expected):
+    record = Record.of(asked.training)
+    assert theory_for(asked).chosen(None, asked, record) == expected
 
 
 def test_one_step_depends_on_the_overlaps_only():

@@ -8,7 +8,7 @@ import numpy as np
 
 from learndyn.core.curves import Curves, extrapolated
 from learndyn.core.method import Method
-from learndyn.core.progressing import Report, of_states
+from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.neural_ode import map
@@ -44,6 +44,18 @@ class OnEulerGrid(Method, abstract=True):
     @abc.abstractmethod
     def form(self) -> str:
         """What the evidence calls the method."""
+
+    @abc.abstractmethod
+    def begun(self, problem) -> Progressing:
+        """The limit on the problem's own Euler grid, at the beginning of training."""
+
+    def start(self, problem, seed=0):
+        self.check(problem)
+        for name in ("extrapolation", "inference_steps"):
+            if value := getattr(self, name):
+                allowed = "must be left out to advance step by step; use solve"
+                raise ProblemError(f"{type(self).__name__}.{name}", value, allowed)
+        return self.begun(problem)
 
     def solve(self, problem, record, seed, report):
         self.check(problem)
@@ -123,8 +135,7 @@ class OverlapMap(OnEulerGrid):
         names = [quantity.name for quantity in ALONG] if along else []
         return curves, {name: np.stack([one[name] for one in along]) for name in names}
 
-    def start(self, problem, seed=0):
-        self.check(problem)
+    def begun(self, problem):
         return map.MapTraining(problem)
 
     def trace(self, problem, record):
@@ -170,8 +181,7 @@ class TrainingMemory(OnEulerGrid):
             training.go_on(last)
         return curves, training.along()
 
-    def start(self, problem, seed=0):
-        self.check(problem)
+    def begun(self, problem):
         return MemoryTraining(problem, problem.training.steps)
 
 

@@ -118,6 +118,15 @@ def test_a_decay_that_is_changed_on_the_way_acts_on_the_map_and_in_the_memory_al
     assert np.all(np.abs(ends[0]["Q"][2] - plain[2]) > 0.01)
 
 
+@pytest.mark.parametrize("cls", [ld.OverlapMap, ld.TrainingMemory])
+def test_a_limit_step_by_step_is_on_one_grid_and_looks_at_training_only(cls):
+    for fields in ({"extrapolation": 1}, {"inference_steps": [2]}):
+        with pytest.raises(
+            ld.ProblemError, match=rf"{cls.__name__}\.{next(iter(fields))}.*use solve"
+        ):
+            ld.start(LIMITS["map"], method=cls(**fields))
+
+
 def test_what_cannot_be_changed_on_the_way_is_refused():
     run = ld.start(LIMITS["map"])
     with pytest.raises(ld.ProblemError, match="must be TrainingMemory here"):

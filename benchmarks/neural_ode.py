@@ -20,6 +20,7 @@ from learndyn.numerics.precision import float64
 
 FIELD = ld.PolynomialField(np.array([[0.0, 0.0], [0.0, 0.8], [0.4, 0.0]]))
 """G(q, m) = 0.8 q m + 0.4 q²."""
+MAP, MEMORY = ld.OverlapMap(), ld.TrainingMemory()
 
 
 def problem(steps: int, epochs: int, data=None, rate: float = 0.1) -> ld.Problem:
@@ -28,8 +29,8 @@ def problem(steps: int, epochs: int, data=None, rate: float = 0.1) -> ld.Problem
     return ld.Problem(network, data or ld.Stream(), ld.GradientDescent(rate, steps=epochs))
 
 
-def solved(steps: int, epochs: int, form: str = "auto", data=None) -> ld.Solution:
-    return ld.solve(problem(steps, epochs, data), ld.DynamicalMeanField(form))
+def solved(steps: int, epochs: int, method=None, data=None) -> ld.Solution:
+    return ld.solve(problem(steps, epochs, data), method)
 
 
 def _forward(h: float, N: int, Q: float):
@@ -113,10 +114,10 @@ def against_training(steps: int, epochs: int, size: int) -> None:
 
 def against_memory(steps: int, epochs: int) -> None:
     """The theory of correlated steps on fresh trajectories, where it must give the same curve."""
-    seconds = best(lambda: solved(steps, epochs, "map"))
-    reference = best(lambda: solved(steps, epochs, "memory"), 2)
+    seconds = best(lambda: solved(steps, epochs, MAP))
+    reference = best(lambda: solved(steps, epochs, MEMORY), 2)
     row(f"map, N = {steps}, {epochs} steps", seconds, "the memory of all steps", reference)
-    apart = solved(steps, epochs, "map")["C_theta"] - solved(steps, epochs, "memory")["C_theta"]
+    apart = solved(steps, epochs, MAP)["C_theta"] - solved(steps, epochs, MEMORY)["C_theta"]
     print(f"    C_θ of the two differs by {float(np.max(np.abs(apart))):.1g}")
 
 
@@ -126,7 +127,7 @@ def against_plain(steps: int, epochs: int) -> None:
     seconds = best(lambda: solved(steps, epochs))
     reference = best(lambda: plain(steps, epochs), 2)
     row(f"map, N = {steps}, {epochs} steps", seconds, "NumPy, row by row", reference)
-    curves = np.stack([theory[name].values for name in ("Q", "m", "test_loss")], axis=1)
+    curves = np.stack([np.ravel(theory[name]) for name in ("Q", "m", "test_loss")], axis=1)
     print(f"    the two differ by {np.max(np.abs(curves - plain(steps, epochs))):.1g}")
 
 
@@ -221,7 +222,7 @@ def run() -> None:
             family(steps, 320)
         power("map, against N, 31 steps", [20, 40, 80, 160], lambda N: solved(N, 31))
         power("map, against training steps, N = 20", [127, 511, 2047], lambda E: solved(20, E))
-        power("memory, against N, 10 steps", [10, 20, 40], lambda N: solved(N, 10, "memory"), 2)
+        power("memory, against N, 10 steps", [10, 20, 40], lambda N: solved(N, 10, MEMORY), 2)
         one = ld.Dataset(examples=1)
         words, counts = "memory, against training steps, N = 5", [40, 80, 160]
         power(words, counts, lambda E: solved(5, E, data=one), 2)

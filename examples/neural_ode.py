@@ -21,7 +21,7 @@ def main(size: int = 100, seeds: int = 10) -> None:
     theory = ld.solve(problem)
     runs = ld.simulate(problem, size, seeds, save_at=13)
     print(ld.compare(ld.solve(problem, save_at=13), runs))
-    print(f"overlap after 60 steps, theory: {float(theory['m'][-1]):.4f}")
+    print(f"overlap after 60 steps, theory: {theory['m'][-1].item():.4f}")
     last = runs["m"].isel(step=-1)
     error = last.std(ddof=1) / seeds**0.5
     print(f"overlap after 60 steps, d = {size}: {last.mean():.4f} ± {error:.4f}")

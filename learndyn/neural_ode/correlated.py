@@ -27,14 +27,13 @@ class MemoryTraining(Progressing):
     now: int = 0
 
     def __init__(self, problem, steps: int, inferred: tuple[int, ...] = ()):
-        self.problem, self.inferred = problem, inferred
+        self.problem, self.inferred, self.room = problem, inferred, steps
         self.made = Memory(problem, steps)
         self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
         self.own_test = isinstance(problem.data, Dataset) or problem.data.chained
         self.every = np.max(self.made.observed, axis=0)
         self.kept: list[tuple[Controls, float, float]] = []
         self.within: dict[str, list] = {}
-        self.looked: list[int] = []
         self.begun = False
 
     def _look(self, step: int) -> None:
@@ -56,9 +55,9 @@ class MemoryTraining(Progressing):
         if step in self.inferred:
             first = self._adjoint(step)[0][0]
             look(made, self.students[0][0], self.taught[0][0], first, self.within)
-            self.looked.append(step)
 
     def _adjoint(self, step: int) -> list:
+        """The adjoints of a step, made once."""
         if self.adjoints is None:
             self.adjoints = [self.made.adjoint(y, x, step) for y, x in self.pairs]
         return self.adjoints
@@ -105,25 +104,22 @@ class MemoryTraining(Progressing):
                 self._step()
 
     def along(self) -> dict[str, np.ndarray]:
-        """Correlations and responses along the flow, at the training steps that were `looked` at."""
+        """Correlations and responses along the flow, at those of the `inferred` steps that were reached."""
         return {name: np.stack(rows) for name, rows in self.within.items()}
 
     def after(self):
         return self.now + 1
 
     def change(self, problem):
-        """Other rates from now on, for as many steps as there were."""
-        before = self.problem
-        if problem.data != before.data:
-            raise ProblemError(
-                "data", problem.data, "must stay as they are in the middle of training"
-            )
-        for name in ("steps", "weight_decay"):
-            value, usual = (getattr(x.training, name) for x in (problem, before))
-            if value != usual:
-                allowed = f"must stay {usual} in the middle of training"
-                raise ProblemError(f"training.{name}", value, allowed)
-        self.problem = problem
+        """Other rates or another decay from now on, for at most as many steps as there is memory for."""
+        if problem.data != self.problem.data:
+            allowed = "must stay as they are in the middle of training"
+            raise ProblemError("data", problem.data, allowed)
+        steps = problem.training.steps
+        if steps > self.room:
+            allowed = f"must be at most {self.room}: the run has no memory for more steps"
+            raise ProblemError("training.steps", steps, allowed)
+        self.problem, self.made.training = problem, problem.training
         self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
 
 

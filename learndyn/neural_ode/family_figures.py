@@ -19,6 +19,7 @@ from learndyn.neural_ode.figures import (
     draw_line,
     flow,
     name_points,
+    of_one_unit,
     some_steps,
 )
 from learndyn.neural_ode.network import NeuralODE
@@ -162,7 +163,7 @@ def next_token(report, size: int = 100, seeds: int = 20, steps: int = 50):
                     style = "--" if name == "train_loss" else "-"
                     shown = None if name == "train_loss" else label
                     draw_line(axes, theory, name, shown, color=colour, ls=style)
-                    draw_points(axes, few, runs[name].values, colour)
+                    draw_points(axes, few, of_one_unit(runs, name).values, colour)
             done += 1
             report(done / 4)
         name_points(axes, f"d = {size}, {seeds} fields")
@@ -194,7 +195,7 @@ def masks(report, size: int = 100, seeds: int = 10, steps: int = 30, visible: fl
         theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
         for axes, name in ((overlaps, "m"), (norms, "Q")):
             draw_line(axes, theory, name, words, color=colour)
-            draw_points(axes, few, runs[name].values, colour)
+            draw_points(axes, few, of_one_unit(runs, name).values, colour)
         report((done + 1) / len(kinds))
     name_points(overlaps, f"d = {size}, {seeds} fields")
     finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")
@@ -222,7 +223,7 @@ def context(
         theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
         for axes, name in ((overlaps, "m"), (losses, "test_loss")):
             draw_line(axes, theory, name, f"delay {delay:g}", color=colour)
-            draw_points(axes, few, runs[name].values, colour)
+            draw_points(axes, few, of_one_unit(runs, name).values, colour)
         report((done + 1) / len(delays))
     name_points(overlaps, f"d = {size}, {seeds} fields")
     finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")

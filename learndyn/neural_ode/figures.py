@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -26,6 +27,7 @@ REFERENCE = "Urbani, Theory of learning of high-dimensional controlled non-linea
 STEP, LOSS = "training step a", "loss  $|y − x|^2/(2d)$"
 EULER = 0.1
 """The Euler step h of all pictures that do not say otherwise."""
+UNIT_AXES = ("unit", "unit2", "teacher_unit")
 
 
 def flow(time: float, ratio: float, g2: float = 0.8, step: float = EULER, **settings) -> NeuralODE:
@@ -44,9 +46,16 @@ def some_steps(steps: int, count: int = 11) -> np.ndarray:
     return np.unique(np.linspace(0, steps, count).round().astype(int))
 
 
+def of_one_unit(solution: Solution, name: str) -> xr.DataArray:
+    """An observable of a flow with one control, without the axes of units."""
+    found = solution[name]
+    return found.squeeze([axis for axis in UNIT_AXES if axis in found.dims])
+
+
 def draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look) -> None:
     """A curve of a theory against training steps."""
-    axes.plot(theory["step"], theory[name], label=label, **({"lw": 1.4, "zorder": 3} | look))
+    values = of_one_unit(theory, name)
+    axes.plot(theory["step"], values, label=label, **({"lw": 1.4, "zorder": 3} | look))
 
 
 def name_points(axes: Axes, words: str) -> None:
@@ -56,7 +65,8 @@ def name_points(axes: Axes, words: str) -> None:
 
 def _from_start(solution: Solution, name: str) -> np.ndarray:
     """Q, m, or C_θ(a, 0), with the seeds in front if any."""
-    return (solution[name].isel(step2=0) if name == "C_theta" else solution[name]).values
+    found = of_one_unit(solution, name)
+    return (found.isel(step2=0) if name == "C_theta" else found).values
 
 
 SYMBOLS = {"Q": "$Q(a)$", "m": "$m(a)$", "C_theta": "$C_θ(a, 0)$"}
@@ -102,7 +112,7 @@ def gradients(report, size: int = 100, seeds: int = 10, steps: int = 40):
         for name, style in (("Q", "-"), ("m", "--")):
             label = f"{SYMBOLS[name]}, {adjoint}"
             draw_line(overlaps, theory, name, label, ls=style, **look)
-            draw_points(overlaps, few, runs[name].values, COLOURS[number])
+            draw_points(overlaps, few, of_one_unit(runs, name).values, COLOURS[number])
         report((number + 1) / 2)
     name_points(losses, f"d = {size}, {seeds} fields")
     corner = {"loc": "lower left"}

@@ -69,7 +69,7 @@ class AdjointDescent(Simulator):
             )
             raise ProblemError("size", size, allowed)
         return Ensemble(
-            lambda seed: System(problem, setting, seed, self, len(record)),
+            lambda seed: System(problem, setting, seed, self, record),
             record,
             memory(problem, d, d_theta, len(record), self),
             f"training neural ODEs with states of dimension d = {d} and {d_theta} controls",

@@ -18,7 +18,9 @@ from jax import Array
 
 from learndyn.core.progressing import Progressing
 from learndyn.divergence import diverged
+from learndyn.errors import ProblemError
 from learndyn.neural_ode.epoch import Epoch, epoch
+from learndyn.neural_ode.observables import none_reached
 from learndyn.neural_ode.setting import Flow, Overlaps, flow_of, overlaps_of
 from learndyn.neural_ode.trajectories import Trajectory, teacher_of
 from learndyn.neural_ode.units import start_of
@@ -28,6 +30,16 @@ ROOM, UNUSED = 16, -1
 """Records for which there is room at first, and the number of a record that is not there."""
 CHUNK = 32
 """At most so many training steps are compiled into one call: then progress is shown, and divergence noticed."""
+
+
+def require_independent_steps(problem) -> None:
+    """Refuse a problem for which the map does not hold."""
+    if problem.network.correlated(problem.data):
+        allowed = (
+            "must be TrainingMemory here: training steps are correlated by reused or chained trajectories, or by a "
+            "part of the field that does not depend on the state (G(0, m) ≠ 0)"
+        )
+        raise ProblemError("method", "OverlapMap", allowed)
 
 
 class State(NamedTuple):
@@ -223,14 +235,9 @@ class MapTraining(Progressing):
     now: int = 0
 
     def __init__(self, problem):
-        self.problem, self.rule = problem, problem.training
         self.saved = np.full(ROOM, UNUSED)
-        self.setting = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf)[None], setting_of(problem, self.saved)
-        )
+        self.change(problem)
         self.state, self.M_saved = self.setting.start, self.setting.M_saved
-        self.x = _teachers(self.setting.flow)
-        self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
         self.kept: list[dict[str, np.ndarray]] = []
         self.lost = False
 
@@ -283,7 +290,11 @@ class MapTraining(Progressing):
 
     def arrays(self):
         count = len(self.kept)
-        found = {name: np.stack([one[name] for one in self.kept]) for name in self.kept[0]}
+        if not count:
+            return shown(self.problem, none_reached(*self.M_saved.shape[2:]))
+        names = self.kept[0].keys() - {"C_theta"}
+        found = {name: np.stack([one[name] for one in self.kept]) for name in names}
+        # Rows of C_θ are as long as there was room when they were recorded.
         rows = np.zeros((count, count, *found["Q"].shape[1:]))
         for row, one in zip(rows, self.kept, strict=True):
             known = min(len(one["C_theta"]), count)
@@ -299,10 +310,11 @@ class MapTraining(Progressing):
         return self.now + 1
 
     def change(self, problem):
-        """Other rates, decay or batches from now on; the flows stay."""
-        setting = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf)[None], setting_of(problem, self.saved)
-        )
-        self.setting, self.x = setting, _teachers(setting.flow)
+        """Other rates, decay, batches or observations from now on."""
+        require_independent_steps(problem)
+        setting = setting_of(problem, self.saved)
         self.problem = problem
+        # The compiled steps are for several problems side by side.
+        self.setting = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], setting)
+        self.x = _teachers(self.setting.flow)
         self.etas = np.asarray(both_rates(problem.training, problem.training.steps))

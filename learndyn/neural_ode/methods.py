@@ -8,7 +8,7 @@ import numpy as np
 
 from learndyn.core.curves import Curves, extrapolated
 from learndyn.core.method import Method
-from learndyn.core.progressing import Report, of_states
+from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.neural_ode import map
@@ -45,12 +45,24 @@ class OnEulerGrid(Method, abstract=True):
     def form(self) -> str:
         """What the evidence calls the method."""
 
+    @abc.abstractmethod
+    def begun(self, problem) -> Progressing:
+        """The limit on the problem's own Euler grid, at the beginning of training."""
+
+    def start(self, problem, seed=0):
+        self.check(problem)
+        for name in ("extrapolation", "inference_steps"):
+            if value := getattr(self, name):
+                allowed = "must be left out to advance step by step; use solve"
+                raise ProblemError(f"{type(self).__name__}.{name}", value, allowed)
+        return self.begun(problem)
+
     def solve(self, problem, record, seed, report):
         self.check(problem)
         levels = self.extrapolation + 1
         shares = 8.0 ** np.arange(levels)
         shares = np.concatenate([[0.0], np.cumsum(shares)]) / shares.sum()
-        grids = []
+        found = []
         for level in range(levels):
             first, last = shares[level], shares[level + 1]
             finer, factor = refined(problem, 2**level), 2**level
@@ -58,16 +70,17 @@ class OnEulerGrid(Method, abstract=True):
                 finer, record, lambda x, a=first, b=last: report(a + (b - a) * x)
             )
             # Along the flow, the points of the coarsest grid.
-            coarse = {name: x[:, ::factor, ::factor] for name, x in along.items()}
-            grids.append(dataclasses.replace(curves, arrays=curves.arrays | coarse))
-        steps = [step for step in self.inference_steps if step < _end(grids)]
-        result = extrapolated(grids)
+            found.append((curves, {name: x[:, ::factor, ::factor] for name, x in along.items()}))
+        # Training may diverge before some of the steps, and on one grid before it does on another.
+        count = min(len(along["C_yy"]) if along else 0 for _, along in found)
+        steps = self.inference_steps[:count]
+        result = extrapolated([_joined(curves, along, count) for curves, along in found])
         curves = dataclasses.replace(
             result.curves, labels=labels(problem.network, steps) if steps else {}
         )
         if not self.extrapolation:
             return curves.told(form=self.form)
-        accuracy = {name: float(np.max(x, initial=0.0)) for name, x in result.error.items()}
+        accuracy = {name: float(np.max(result.error[name], initial=0.0)) for name in curves.arrays}
         return curves.told(
             form=self.form,
             accuracy=accuracy,
@@ -76,10 +89,10 @@ class OnEulerGrid(Method, abstract=True):
         )
 
 
-def _end(grids: list[Curves]) -> float:
-    """The step at which the first of the grids diverged."""
-    ends = [grid.diverged_at for grid in grids]
-    return min((end for end in ends if end is not None), default=np.inf)
+def _joined(curves: Curves, along: dict, count: int) -> Curves:
+    """The curves with what was measured along the flow at the first `count` of the steps asked for."""
+    cut = {name: x[:count] for name, x in along.items()} if count else {}
+    return dataclasses.replace(curves, arrays=curves.arrays | cut)
 
 
 def _warnings(arrays: dict, accuracy: dict) -> dict:
@@ -91,9 +104,8 @@ def _warnings(arrays: dict, accuracy: dict) -> dict:
     ]
     if not uncertain:
         return {}
-    names = [quantity.name for quantity in TABLE if quantity.name in uncertain]
     text = (
-        f"the last extrapolation changes {', '.join(names)} by more than a tenth: the Euler steps are too long to "
+        f"the last extrapolation changes {', '.join(uncertain)} by more than a tenth: the Euler steps are too long to "
         "know the accuracy; use more steps, or a larger extrapolation"
     )
     return {"warnings": [text]}
@@ -108,12 +120,7 @@ class OverlapMap(OnEulerGrid):
 
     def check(self, problem):
         super().check(problem)
-        if problem.network.correlated(problem.data):
-            allowed = (
-                "must be TrainingMemory here: training steps are correlated by reused or chained trajectories, or by a "
-                "part of the field that does not depend on the state (G(0, m) ≠ 0)"
-            )
-            raise ProblemError("method", "OverlapMap", allowed)
+        map.require_independent_steps(problem)
 
     def on_grid(self, problem, record, report):
         wanted = self.inference_steps
@@ -128,8 +135,7 @@ class OverlapMap(OnEulerGrid):
         names = [quantity.name for quantity in ALONG] if along else []
         return curves, {name: np.stack([one[name] for one in along]) for name in names}
 
-    def start(self, problem, seed=0):
-        self.check(problem)
+    def begun(self, problem):
         return map.MapTraining(problem)
 
     def trace(self, problem, record):
@@ -156,7 +162,7 @@ class OverlapMap(OnEulerGrid):
 
 
 class TrainingMemory(OnEulerGrid):
-    """Correlations and responses of all training steps with each other: for any data."""
+    """Correlations and responses of all training steps with each other: for any data; the cost is cubic in steps."""
 
     @property
     def form(self):
@@ -175,8 +181,7 @@ class TrainingMemory(OnEulerGrid):
             training.go_on(last)
         return curves, training.along()
 
-    def start(self, problem, seed=0):
-        self.check(problem)
+    def begun(self, problem):
         return MemoryTraining(problem, problem.training.steps)
 
 

@@ -49,6 +49,13 @@ ALONG: Table = tuple(quantity for quantity in TABLE if "inference_step" in quant
 """What is measured along the flow, at the training steps that a method asks for."""
 
 
+def none_reached(units: int, teacher_units: int) -> dict[str, np.ndarray]:
+    """The observables of a training that diverges at its start: of no steps."""
+    sizes = {"step": 0, "step2": 0, "unit": units, "unit2": units, "teacher_unit": teacher_units}
+    of_training = [quantity for quantity in TABLE if quantity not in ALONG]
+    return {one.name: np.zeros([sizes[axis] for axis in one.axes]) for one in of_training}
+
+
 def labels(network, inference_steps) -> dict[str, np.ndarray]:
     """Labels of the axes along the flow: training steps, and inference times nh of the student and the teacher."""
     h = float(network.step)

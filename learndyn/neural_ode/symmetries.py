@@ -6,6 +6,7 @@ control where G(q, m) is even in m, and odd where G is odd.
 
 import dataclasses
 import functools
+import math
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def symmetric_start(problem) -> SymmetricStart | None:
             given |= {"initial_norm": float(Q[0, 0]), "initial_overlap": float(M[0, 0])}
         return dataclasses.replace(problem, network=dataclasses.replace(network, **given))
 
-    return SymmetricStart(found, functools.partial(_states, start.a), move)
+    return SymmetricStart(found, _states, move)
 
 
 def _groups(shape: Shape, windows: int, neurons: int) -> np.ndarray:
@@ -82,9 +83,7 @@ def _parity_seen(field: RandomField) -> int:
     return next((sign for sign in (1, -1) if np.all(np.abs(right - sign * left) <= scale)), 0)
 
 
-def _states(a, arrays) -> np.ndarray:
-    """Q, m and amplitudes at all records; fixed amplitudes need not be recorded."""
-    Q, m = (arrays[name] for name in ("Q", "m"))
-    count = len(Q)
-    a = arrays["a"] if "a" in arrays else np.tile(a, (count, 1))
-    return np.concatenate([np.reshape(x, (count, -1)) for x in (Q, m, a)], axis=1)
+def _states(arrays) -> np.ndarray:
+    """Q, m and amplitudes at all records."""
+    some = [arrays[name] for name in ("Q", "m", "a")]
+    return np.concatenate([x.reshape(len(x), math.prod(x.shape[1:])) for x in some], axis=1)

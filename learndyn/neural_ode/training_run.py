@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.core.progressing import Diverged, Products, StepByStep
+from learndyn.core.record import Record
 from learndyn.data import Dataset
 from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
@@ -27,7 +28,7 @@ from learndyn.neural_ode.flows import (
     sources,
     sphere,
 )
-from learndyn.neural_ode.observables import ALONG, labels
+from learndyn.neural_ode.observables import ALONG, labels, none_reached
 from learndyn.neural_ode.probes import Lesson, Observer, correlations, responses
 from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import Start, fields_of, start_of, systems_of
@@ -82,10 +83,14 @@ class Setting(NamedTuple):
 
 
 class System(StepByStep):
-    """One system in training."""
+    """One system in training, whose states on a `record` are expected to be kept.
 
-    def __init__(self, problem, setting: Setting, seed: int, method, expected: int):
-        super().__init__(expected)
+    What a `method` measures along the flow may come after the last of them: training then goes on.
+    """
+
+    def __init__(self, problem, setting: Setting, seed: int, method, record: Record):
+        super().__init__(len(record))
+        self.last = int(record.last)
         self.problem, self.setting, self.method = problem, setting, method
         self.d, self.flow, self.observer = setting.d, setting.flow, setting.observer
         children = np.random.SeedSequence(seed).spawn(len(GENERATORS))
@@ -144,20 +149,22 @@ class System(StepByStep):
             raise Diverged
         self.p = None
         if step in self.method.inference_steps:
-            p = self._adjoint()
-            given = (self.taught, self.y_sources, self.y, self.noise, self.seen)
-            self._infer(step, Lesson(self.teacher, self.student, *given), p)
+            # A state whose adjoint diverges is there: only the step after it is not.
+            with contextlib.suppress(Diverged):
+                p = self._adjoint()
+                given = (self.taught, self.y_sources, self.y, self.noise, self.seen)
+                self._infer(step, Lesson(self.teacher, self.student, *given), p)
 
     def _adjoint(self) -> np.ndarray:
-        """The adjoint of the present step; raises `Diverged`."""
+        """The adjoint of the present step, made once; raises `Diverged`."""
         if self.p is None:
             network, flow, y = self.problem.network, self.flow, self.y
             given = (network.adjoint_noise, flow.h, network.steps, self.rngs["adjoint"])
             self.noise = sources(np.zeros_like(y.x[0]), *given)[::-1]
             jumps = self.seen.jumps(self.taught.x, y.x)
             self.p = flow.backward(self.student, y, self.noise + jumps)
-            if not np.all(np.isfinite(self.p)):
-                raise Diverged
+        if not np.all(np.isfinite(self.p)):
+            raise Diverged
         return self.p
 
     def step(self):
@@ -169,10 +176,9 @@ class System(StepByStep):
     def advance(self, states, report):
         reached = super().advance(states, report)
         later = max(self.method.inference_steps, default=0)
-        if reached == len(states) and later > self.now:
-            # What is measured along the flow may come after the last recorded state.
+        if reached == len(states) and self.now == self.last < later:
             with contextlib.suppress(Diverged), np.errstate(over="ignore", invalid="ignore"):
-                self.move(later, report)
+                self.move(later, lambda state: report(self.last))
         return reached
 
     def _descend(self, eta, y, p) -> None:
@@ -225,6 +231,10 @@ class System(StepByStep):
             self.inference[name][self.method.inference_steps.index(step)] = one
 
     def finish(self, arrays):
+        if not arrays:
+            arrays = none_reached(len(self.controls.a), len(self.star))
+            if not self.visible:
+                del arrays["train_loss"]
         return arrays | self.inference
 
     def weights(self):
@@ -236,15 +246,17 @@ class System(StepByStep):
         }
 
     def sample(self, count):
-        """Trajectories of the teacher that the present step uses: x (inference times × trajectories × d)."""
+        """Trajectories of the teacher that the present step uses: x (inference times × trajectories × d).
+
+        In a stack they are those of the first system.
+        """
         return {"x": self.taught.x[:, 0, :count].copy()}
 
     def change(self, problem):
         """Other rates or another decay from now on."""
         if problem.data != self.problem.data:
-            raise ProblemError(
-                "data", problem.data, "must stay as they are in the middle of training"
-            )
+            allowed = "must stay as they are in the middle of training"
+            raise ProblemError("data", problem.data, allowed)
         self.problem = problem
         self.eta = rates_of(problem.training, problem.training.steps)
 

@@ -17,11 +17,9 @@ def test_extrapolation_of_fresh_trajectories():
     settings = [{}, {"time": 3.0}, {"noise": 0.1, "teacher_noise": 0.1}, {"adjoint": "truncated"}]
     found = []
     for network in settings:
-        reference = ld.solve(problem(**network), ld.DynamicalMeanField(extrapolation=5))
+        reference = ld.solve(problem(**network), ld.OverlapMap(extrapolation=5))
         for extrapolation in (1, 2, 3):
-            solution = ld.solve(
-                problem(**network), ld.DynamicalMeanField(extrapolation=extrapolation)
-            )
+            solution = ld.solve(problem(**network), ld.OverlapMap(extrapolation=extrapolation))
             found += ratios(solution, reference)
     check_ratios(found, least=1e-2)
 
@@ -31,12 +29,11 @@ def test_extrapolation_of_fresh_trajectories():
 def test_extrapolation_of_correlated_trajectories(data):
     """The same with all correlations of training steps, which are deterministic too."""
     short = problem(epochs=2, data=data, steps=3)
-    reference = ld.solve(short, ld.DynamicalMeanField(extrapolation=4))
+    reference = ld.solve(short, ld.TrainingMemory(extrapolation=4))
     found = []
     for extrapolation in (1, 2):
-        found += ratios(
-            ld.solve(short, ld.DynamicalMeanField(extrapolation=extrapolation)), reference
-        )
+        solution = ld.solve(short, ld.TrainingMemory(extrapolation=extrapolation))
+        found += ratios(solution, reference)
     check_ratios(found, least=1e-2)
 
 
@@ -44,5 +41,5 @@ def test_extrapolation_of_correlated_trajectories(data):
 def test_long_euler_steps_are_warned_of():
     """Where extrapolation changes an observable by more than a tenth, its accuracy is no bound: it says so."""
     rough = problem(time=3.0, steps=4)
-    solution = ld.solve(rough, ld.DynamicalMeanField(extrapolation=1))
+    solution = ld.solve(rough, ld.OverlapMap(extrapolation=1))
     assert "more steps" in solution.evidence["warnings"][0]

@@ -112,7 +112,8 @@ def test_inference_agrees(setting):
     asked = dataclasses.replace(
         SETTINGS[setting], training=ld.GradientDescent(0.5, steps=INFERENCE[-1])
     )
-    theory = ld.solve(asked, ld.DynamicalMeanField(inference_steps=INFERENCE))
+    exact = ld.TrainingMemory if setting == "reused" else ld.OverlapMap
+    theory = ld.solve(asked, exact(inference_steps=INFERENCE))
     method = ld.AdjointDescent(inference_steps=INFERENCE, responses=True)
     runs = [
         ld.simulate(asked, size, 30, first_seed=1000 + size, method=method) for size in (30, 60)

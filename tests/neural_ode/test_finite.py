@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from learndyn.activations import Polynomial, as_activation
+from learndyn.core.progressing import Diverged
+from learndyn.core.record import Record
+from learndyn.core.run import start
 from learndyn.core.simulate import simulate
-from learndyn.core.solve import as_dataset
-from learndyn.data import Dataset, Stream
+from learndyn.data import Dataset, Observations, Stream
 from learndyn.errors import NotEnoughMemory, ProblemError
-from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory, rates_of
+from learndyn.neural_ode.finite import AdjointDescent, memory
 from learndyn.neural_ode.flows import (
     Path,
     confinement,
@@ -26,6 +28,7 @@ from learndyn.neural_ode.flows import (
 from learndyn.neural_ode.network import NeuralODE
 from learndyn.neural_ode.probes import PROBE
 from learndyn.neural_ode.tensor_field import TensorField
+from learndyn.neural_ode.training_run import Setting, System
 from learndyn.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
 from learndyn.problem import Problem
@@ -55,18 +58,37 @@ problem = partial(
 
 
 def curves(made, size=D, seed=0, save_at=None, **options):
-    with float64():
-        run = finite(made, size, AdjointDescent(**options), save_at)
-        return run(seed, lambda fraction: None)
+    method = AdjointDescent(**options)
+    return simulate(made, size, first_seed=seed, save_at=save_at, method=method)
 
 
 def values(found):
-    return {name: np.asarray(one.values) for name, one in found.observables.items()}
+    return {str(name): one.values[0] for name, one in found.data.data_vars.items()}
 
 
 def started(made, size=D, seed=0, method=None):
-    """A run that has drawn its field, its controls and nothing else."""
-    return Run(made, Setting.of(made, size), seed, method or AdjointDescent())
+    """A system that has drawn its field, its controls and nothing else."""
+    record = Record.of(made.training)
+    return System(made, Setting.of(made, size), seed, method or AdjointDescent(), record)
+
+
+def trained(ensemble, seed):
+    """All that a system of an ensemble measures."""
+    with float64():
+        system = ensemble.draw(seed)
+        system.advance(ensemble.record.at, lambda step: None)
+        return system.arrays()
+
+
+def peak_of(ensemble):
+    """The memory that a system takes, after one that compiled what there is to compile."""
+    trained(ensemble, 0)
+    tracemalloc.start()
+    try:
+        trained(ensemble, 1)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def mu(q):
@@ -132,7 +154,7 @@ def test_a_step_follows_the_gradient_of_the_loss(batch, teacher_time):
     )
     run, twin = started(made), started(made)
     before = run.controls.theta[0]
-    run.train(np.array([0]), np.array([[0.5, 0.5]]), lambda fraction: None)
+    run.advance([1], lambda step: None)
     taught = next(lessons(made, twin.flow, twin.teacher, D, twin.rngs))
     y_sources = sources(taught.x[0], 0.05, 0.15, 4, twin.rngs["student"])
 
@@ -254,9 +276,10 @@ def test_training_is_what_the_definitions_say(data, adjoint):
     got = values(found)
     # Rounding of some thousand operations with numbers of order one.
     close = {"rtol": 0, "atol": 1e4 * EPS}
-    np.testing.assert_allclose(got["C_theta"], theta @ theta.T / D_THETA, **close)
-    np.testing.assert_allclose(got["Q"], np.sum(theta**2, axis=1) / D_THETA, **close)
-    np.testing.assert_allclose(got["m"], theta @ plain.run.star[0] / D_THETA, **close)
+    np.testing.assert_allclose(got["C_theta"][:, 0, :, 0], theta @ theta.T / D_THETA, **close)
+    np.testing.assert_allclose(got["Q"][:, 0, 0], np.sum(theta**2, axis=1) / D_THETA, **close)
+    np.testing.assert_allclose(got["m"][:, 0, 0], theta @ plain.run.star[0] / D_THETA, **close)
+    np.testing.assert_array_equal(got["a"], 1.0)
     fresh = isinstance(data, Stream) and not data.chained
     losses = [one["loss"] for one in expected]
     np.testing.assert_allclose(got["test_loss" if fresh else "train_loss"], losses, **close)
@@ -366,8 +389,8 @@ def test_a_seed_gives_the_same_curve_and_another_one_does_not():
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_what_is_recorded_does_not_change_the_curve(data):
     made = problem(data=data, epochs=6, **NOISY)
-    every = as_dataset(curves(made, inference_steps=[2, 5], responses=True))
-    some = as_dataset(curves(made, save_at=[1, 4], inference_steps=[5]))
+    every = curves(made, inference_steps=[2, 5], responses=True).data
+    some = curves(made, save_at=[1, 4], inference_steps=[5]).data
     for name in some:
         axes = {axis: some[axis] for axis in some[name].dims}
         # Overlaps of controls are sums of up to 2D terms, in an order that depends on how many states are recorded.
@@ -382,14 +405,13 @@ def test_what_is_recorded_does_not_change_the_curve(data):
 def test_controls_are_the_same_bit_for_bit_whatever_is_recorded(data):
     made, trained = problem(data=data, epochs=6, **NOISY), []
     for method, steps in (
-        (AdjointDescent(inference_steps=[2, 5], responses=True), np.arange(7)),
-        (AdjointDescent(), np.array([1, 6])),
+        (AdjointDescent(inference_steps=[2, 5], responses=True), range(7)),
+        (AdjointDescent(), (1, 6)),
     ):
-        run = started(made, method=method)
-        run.train(steps, rates_of(made.training, 6), lambda fraction: None)
-        trained.append(run.recorded)
-    for every, few in zip((trained[0][1], trained[0][6]), trained[1], strict=True):
-        np.testing.assert_array_equal(every.theta, few.theta)
+        run = start(made, D, method=method)
+        trained.append({step: run.advance(step).weights["theta"] for step in steps})
+    for step, theta in trained[1].items():
+        np.testing.assert_array_equal(trained[0][step], theta)
 
 
 @pytest.mark.bitwise
@@ -449,7 +471,7 @@ def test_temperatures_are_those_of_diffusion():
 def test_weight_decay_shrinks_a_control_without_force():
     found = values(curves(problem(field=NO_FIELD, epochs=5, rate=0.5, weight_decay=0.2)))
     # The force of a field of amplitude 10⁻²⁰ is far below rounding.
-    np.testing.assert_allclose(found["Q"], 0.9 ** (2 * np.arange(6)), rtol=100 * EPS)
+    np.testing.assert_allclose(found["Q"][:, 0, 0], 0.9 ** (2 * np.arange(6)), rtol=100 * EPS)
 
 
 def test_a_training_that_diverges_ends_there():
@@ -462,13 +484,12 @@ def test_a_training_that_diverges_ends_there():
     assert 0 < reached < 4
     assert found.diverged_at == [0, 2, 12, 30][reached]
     for name, one in got.items():
-        if one.ndim < 3:
+        if "inference_step" not in found[name].dims:
             assert one.shape[0] == reached
             assert np.all(np.isfinite(one))
         else:
             assert np.all(np.isfinite(one[0]))
             assert np.all(np.isnan(one[1])), name
-    as_dataset(found)
 
 
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
@@ -476,9 +497,49 @@ def test_a_state_that_is_finite_but_huge_ends_the_training(data):
     # |x|² grows by (1 + 150)² in each of four steps: to 3·10¹⁷.
     found = curves(problem(field=NO_FIELD, data=data, confinement=-1000.0), inference_steps=[0])
     assert found.diverged_at == 0
-    assert found.observables["C_theta"].values.shape == (0, 0)
-    assert np.all(np.isnan(found.observables["C_yy"].values))
-    assert as_dataset(found).sizes["step"] == 0
+    assert found["C_theta"].shape == (1, 0, 1, 0, 1)
+    assert np.all(np.isnan(found["C_yy"]))
+    assert found.data.sizes["step"] == 0
+
+
+def test_a_system_that_diverges_at_once_stands_beside_one_that_does_not(monkeypatch):
+    usual = simulate(problem(), D, 2)
+    monkeypatch.setattr(System, "begin", _begin_unless(0, System.begin))
+    found = simulate(problem(), D, 2)
+    assert found.diverged_at == 0
+    assert set(found.data) == set(usual.data)
+    for name in found.data:
+        assert np.all(np.isnan(found[name].sel(seed=0)))
+        np.testing.assert_array_equal(found[name].sel(seed=1), usual[name].sel(seed=1))
+
+
+def _begin_unless(seed, begin):
+    """The beginning of a system, but that of one seed diverges."""
+
+    def changed(system):
+        if system.sequences["field"].entropy == seed:
+            raise Diverged
+        begin(system)
+
+    return changed
+
+
+def test_a_state_whose_adjoint_diverges_is_there_whatever_is_measured():
+    """Weights of 10³⁰⁸ make jumps of the adjoint that are no numbers, while all states are of order one."""
+    seen = Observations([0.6], weight=1e308)
+    made = problem(data=Stream(batch=2, observations=seen))
+    plain, measured = curves(made), curves(made, inference_steps=[0])
+    assert plain.diverged_at == measured.diverged_at == 1
+    assert measured.data.sizes["step"] == 1
+    assert np.all(np.isnan(measured["C_pp"]))
+
+
+@pytest.mark.bitwise
+def test_what_is_measured_after_the_last_record_is_that_of_a_longer_record():
+    made = problem(epochs=6)
+    short, long = (curves(made, save_at=at, inference_steps=[1, 5]) for at in ([0, 2], None))
+    np.testing.assert_array_equal(short["C_pp"], long["C_pp"])
+    np.testing.assert_array_equal(short["test_loss"], long["test_loss"].sel(step=[0, 2]))
 
 
 @pytest.mark.parametrize("data", [Stream(batch=3), Dataset(examples=40)], ids=["stream", "dataset"])
@@ -486,15 +547,8 @@ def test_a_state_that_is_finite_but_huge_ends_the_training(data):
 def test_the_memory_foreseen_is_enough_and_not_much_too_much(data, responses):
     made = problem(field=ALL_TERMS, data=data, epochs=20)
     method = AdjointDescent([3], responses)
-    with float64():
-        run = finite(made, 30, method, None)
-        run(0, lambda fraction: None)
-        tracemalloc.start()
-        try:
-            run(1, lambda fraction: None)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    ensemble = method.ensemble(made, 30, Record.of(made.training))
+    peak = peak_of(ensemble)
     foreseen = memory(made, 30, 25, 21, method)
     assert peak < foreseen < 3 * peak
 

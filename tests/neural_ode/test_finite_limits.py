@@ -1,20 +1,22 @@
 """Finite neural ODEs of the larger family: where they must equal simpler ones, and what is drawn and refused."""
 
-import tracemalloc
 from functools import partial
 
 import numpy as np
 import pytest
 
+from learndyn.core.record import Record
+from learndyn.core.simulate import simulate
 from learndyn.data import Dataset, Observations, Stream
 from learndyn.errors import ProblemError
-from learndyn.neural_ode.finite import AdjointDescent, Run, Setting, finite, memory
+from learndyn.neural_ode.finite import AdjointDescent, memory
 from learndyn.neural_ode.flows import draw_controls, gradients
 from learndyn.neural_ode.probes import Observer
 from learndyn.neural_ode.tensor_field import TensorField
+from learndyn.neural_ode.training_run import Setting, System
 from learndyn.neural_ode.units import Start
-from learndyn.numerics.precision import float64
 from tests import problems
+from tests.neural_ode.test_finite import peak_of
 from tests.problems import ALL_TERMS, MU, NO_FIELD, TWO_STATES
 
 EPS = np.finfo(float).eps
@@ -40,14 +42,13 @@ problem = partial(
 
 
 def curves(made, size=D, seed=0, **options):
-    with float64():
-        found = finite(made, size, AdjointDescent(**options), None)(seed, lambda fraction: None)
-    return {name: np.asarray(one.values) for name, one in found.observables.items()}
+    found = simulate(made, size, first_seed=seed, method=AdjointDescent(**options)).data
+    return {str(name): one.values[0] for name, one in found.data_vars.items()}
 
 
 def started(made, seed=0):
-    """A run that has drawn its fields, its controls and nothing else."""
-    return Run(made, Setting.of(made, D), seed, AdjointDescent())
+    """A system that has drawn its fields, its controls and nothing else."""
+    return System(made, Setting.of(made, D), seed, AdjointDescent(), Record.of(made.training))
 
 
 def same(found, expected, names=None):
@@ -284,10 +285,8 @@ def test_nothing_is_left_to_learn_with_the_controls_of_the_teacher(data):
 
 def test_axes_of_what_is_recorded():
     options = {"amplitudes": [1.0, 2.0, 0.5], "teacher_amplitudes": [1.0], "windows": 2}
-    with float64():
-        made = problem(**options, teacher_windows=1)
-        found = finite(made, D, AdjointDescent(), None)(0, lambda fraction: None).observables
-    axes = {name: (one.dims, one.values.shape) for name, one in found.items()}
+    found = simulate(problem(**options, teacher_windows=1), D).data.isel(seed=0)
+    axes = {name: (one.dims, one.shape) for name, one in found.data_vars.items()}
     assert axes == {
         "Q": (("step", "unit", "unit2"), (4, 6, 6)),
         "m": (("step", "unit", "teacher_unit"), (4, 6, 1)),
@@ -313,15 +312,7 @@ def test_the_memory_foreseen_is_enough_and_not_much_too_much(options):
         data=Stream(batch=3, observations=Observations([0.3, 0.6], visible=0.5)), **options
     )
     method, d, d_theta = AdjointDescent(), 24, 36
-    with float64():
-        run = finite(made, d, method, None)
-        run(0, lambda fraction: None)
-        tracemalloc.start()
-        try:
-            run(1, lambda fraction: None)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    peak = peak_of(method.ensemble(made, d, Record.of(made.training)))
     foreseen = memory(made, d, d_theta, 4, method)
     assert peak < foreseen < 3 * peak
 

@@ -8,6 +8,8 @@ import pytest
 from scipy.special import comb, ive
 
 import learndyn as ld
+from learndyn.core.record import Record
+from learndyn.core.theory import theory_for
 from learndyn.neural_ode.epoch import Overlaps, epoch, flow_of, teacher_of
 from learndyn.neural_ode.map import inference
 from learndyn.numerics.precision import float64
@@ -64,7 +66,7 @@ def test_a_linear_flow_in_continuous_time_is_a_bessel_function():
     g, Q = 0.7, 0.6
     network = {"control_ratio": 0.75, "time": 1.5, "steps": 10, "confinement": 1.0}
     asked = problem(rate=0.0, epochs=1, field=[[0, 0], [0, g]], initial_norm=Q, **network)
-    found = ld.solve(asked, ld.DynamicalMeanField(extrapolation=3, inference_steps=(0,)))
+    found = ld.solve(asked, ld.OverlapMap(extrapolation=3, inference_steps=(0,)))
     t = found["inference_time"].values
     root = 2 * np.sqrt(g * Q * np.outer(t, t))
     exact = ive(0, root) * np.exp(root - t[:, None] - t)
@@ -81,7 +83,7 @@ def test_short_times_are_linear_regression():
         rate = kappa * sigma / T**2
         asked = problem(rate=rate, epochs=4, batch=B, time=T, initial_norm=0.9, initial_overlap=0.2)
         found = ld.solve(asked)
-        m, Q = found["m"].values, found["Q"].values
+        m, Q = (found[name].values[:, 0, 0] for name in ("m", "Q"))
         e = 1 - 2 * m + Q
         next_m = m[:-1] + kappa * g * (1 - m[:-1])
         next_e = ((1 - kappa * g) ** 2 + sigma * (kappa * g) ** 2 / B) * e[:-1]
@@ -133,12 +135,12 @@ def test_one_euler_step_by_hand():
     np.testing.assert_allclose(found["test_loss"][0], square / 2, rtol=ROUNDING)
     np.testing.assert_allclose(found["m"][1], expected_m, rtol=ROUNDING)
     np.testing.assert_allclose(found["Q"][1], expected_Q, rtol=ROUNDING)
-    np.testing.assert_allclose(found["C_theta"][1, 0], A * Q + eta * v * m, rtol=ROUNDING)
+    np.testing.assert_allclose(found["C_theta"][1, 0, 0, 0], A * Q + eta * v * m, rtol=ROUNDING)
 
 
 def test_the_error_is_of_first_order_in_the_step():
     """m(10) with N = 20 … 80: errors against the extrapolated value halve with h, up to the next order."""
-    limit = ld.solve(problem(), ld.DynamicalMeanField(extrapolation=3))
+    limit = ld.solve(problem(), ld.OverlapMap(extrapolation=3))
     error = [
         ld.solve(problem(steps=N))["m"].values[-1] - limit["m"].values[-1] for N in (20, 40, 80)
     ]
@@ -149,9 +151,9 @@ def test_the_error_is_of_first_order_in_the_step():
 
 def test_extrapolation_is_of_higher_order_and_states_its_accuracy():
     errors, stated = [], []
-    best = ld.solve(problem(), ld.DynamicalMeanField(extrapolation=4))["Q"].values
+    best = ld.solve(problem(), ld.OverlapMap(extrapolation=4))["Q"].values
     for k in (1, 2, 3):
-        found = ld.solve(problem(), ld.DynamicalMeanField(extrapolation=k))
+        found = ld.solve(problem(), ld.OverlapMap(extrapolation=k))
         errors.append(np.max(np.abs(found["Q"].values - best)))
         stated.append(found.evidence["accuracy"]["Q"])
     assert errors[2] < 1e-6
@@ -166,7 +168,7 @@ def test_derivatives_of_the_curve():
     def last(given):
         network = {name: value for name, value in given.items() if name != "learning_rate"}
         traced = ld.trace(problem(rate=given["learning_rate"], epochs=4, steps=3, **network))
-        return traced["test_loss"][-1] + traced["C_theta"][3, 1]
+        return traced["test_loss"][-1] + traced["C_theta"][3, 0, 1, 0]
 
     with jax.enable_x64(True):
         value, slopes = jax.jit(jax.value_and_grad(last))(start)
@@ -184,7 +186,7 @@ def test_derivatives_of_the_curve():
             noise=0.1,
         )
     )
-    expected = found["test_loss"].values[-1] + found["C_theta"].values[3, 1]
+    expected = found["test_loss"].values[-1] + found["C_theta"].values[3, 0, 1, 0]
     np.testing.assert_allclose(value, expected, rtol=ROUNDING)
 
 
@@ -195,7 +197,8 @@ def test_recording_less_changes_nothing():
         np.testing.assert_array_equal(few[name], every[name].sel(step=few["step"]))
     both = every["C_theta"].sel(step=few["step"], step2=few["step2"])
     np.testing.assert_array_equal(few["C_theta"], both)
-    np.testing.assert_allclose(np.diagonal(every["C_theta"]), every["Q"], rtol=0)
+    of_one_step = np.einsum("kukv->kuv", every["C_theta"])
+    np.testing.assert_allclose(of_one_step, every["Q"], rtol=0)
 
 
 def test_schedules_and_batches():
@@ -205,10 +208,11 @@ def test_schedules_and_batches():
     state = {"initial_norm": 1.0, "initial_overlap": 0.0}
     for a, rate in enumerate(rates):
         one = ld.solve(problem(rate=rate, epochs=1, **state))
-        state = {"initial_norm": float(one["Q"][1]), "initial_overlap": float(one["m"][1])}
+        Q, m = (float(one[name][1, 0, 0]) for name in ("Q", "m"))
+        state = {"initial_norm": Q, "initial_overlap": m}
         np.testing.assert_allclose(state["initial_norm"], stepped["Q"][a + 1], rtol=ROUNDING)
-    Q = [float(ld.solve(problem(rate=0.5, epochs=1, batch=B))["Q"][1]) for B in (1, 2, 4)]
-    np.testing.assert_allclose((Q[0] - Q[1]) / (Q[1] - Q[2]), 2.0, rtol=1e-10)
+    Qs = [ld.solve(problem(rate=0.5, epochs=1, batch=B))["Q"].values[1] for B in (1, 2, 4)]
+    np.testing.assert_allclose((Qs[0] - Qs[1]) / (Qs[1] - Qs[2]), 2.0, rtol=1e-10)
 
 
 def test_divergence_ends_the_curve():
@@ -219,7 +223,7 @@ def test_divergence_ends_the_curve():
 
 
 def test_correlations_within_a_step_have_their_symmetries():
-    method = ld.DynamicalMeanField(inference_steps=(0, 7))
+    method = ld.OverlapMap(inference_steps=(0, 7))
     found = ld.solve(problem(teacher_time=1.3, noise=0.05), method)
     assert found["C_yx"].shape == (2, 11, 14)
     for name in ("C_yy", "C_pp", "C_xx"):
@@ -230,10 +234,50 @@ def test_correlations_within_a_step_have_their_symmetries():
     np.testing.assert_allclose(loss, found["test_loss"].sel(step=[0, 7]), rtol=ROUNDING)
 
 
+@pytest.mark.parametrize("supply", [{}, {"supply": "dataset", "examples": 1}])
+def test_what_is_measured_along_the_flow_ends_where_training_does(supply):
+    """One Euler step is linear regression, and diverges slowly; between two records, or after the last."""
+    linear = {"field": [[0, 0], [0, 0.8]], "confinement": 1.0, "steps": 1}
+    asked = problem(rate=4.0, epochs=20, **linear, **supply)
+    exact = ld.TrainingMemory if supply else ld.OverlapMap
+    end = int(ld.solve(asked).diverged_at)
+    assert 2 < end < 18
+    method = exact(inference_steps=(0, 2, end - 1, end, 19))
+    for saved, reached in (([0, 20], [0]), ([0, 1, 18, 20], [0, 1]), ([0, 1], [0, 1])):
+        found = ld.solve(asked, method, save_at=saved)
+        assert found["step"].values.tolist() == reached
+        assert found["C_yy"]["inference_step"].values.tolist() == [0, 2, end - 1]
+        assert np.all(np.isfinite(found["C_pp"]))
+    none = ld.solve(asked, exact(inference_steps=(end, 19)), save_at=[0, 1])
+    assert "C_yy" not in none.data
+    # On a finer grid training may diverge earlier or later; what both grids reached is extrapolated.
+    both = ld.solve(asked, exact(extrapolation=1, inference_steps=(0, end - 1)), save_at=[0, 20])
+    assert set(both["C_yy"]["inference_step"].values) <= {0, end - 1}
+    assert list(both.evidence["accuracy"]) == list(both.data)
+
+
 def test_the_map_is_refused_where_steps_are_correlated():
     for asked in (problem(chained=True), problem(field=[[0, 0.5], [0, 0.8]])):
-        with pytest.raises(ld.ProblemError, match="'memory' or 'auto'"):
-            ld.solve(asked, ld.DynamicalMeanField(form="map"))
+        for call in (ld.solve, ld.trace, ld.start):
+            with pytest.raises(ld.ProblemError, match="method = 'OverlapMap': must be TrainingM"):
+                call(asked, method=ld.OverlapMap())
+    with pytest.raises(ld.ProblemError, match="must be one of TrainingMemory here"):
+        ld.solve(problem(supply="dataset"), ld.OverlapMap())
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (problem(batch=2, observations=ld.Observations([0.5])), ld.OverlapMap()),
+        (problem(chained=True), ld.TrainingMemory()),
+        (problem(field=[[0, 0.5], [0, 0.8]]), ld.TrainingMemory()),
+        (problem(supply="dataset"), ld.TrainingMemory()),
+    ],
+    ids=["fresh", "chained", "part without state", "reused"],
+)
+def test_the_method_suits_the_problem(asked, expected):
+    record = Record.of(asked.training)
+    assert theory_for(asked).chosen(None, asked, record) == expected
 
 
 def test_one_step_depends_on_the_overlaps_only():

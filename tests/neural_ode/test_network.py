@@ -83,14 +83,14 @@ def test_a_number_confines_evenly():
 def test_inference_steps_must_lie_within_training():
     problem = ld.Problem(network(), ld.Stream(), ld.GradientDescent(0.1, steps=5))
     with pytest.raises(ld.ProblemError, match=r"inference_steps = \[3, 9\].*between 0 and 5"):
-        ld.solve(problem, ld.DynamicalMeanField(inference_steps=[3, 9]))
+        ld.solve(problem, ld.OverlapMap(inference_steps=[3, 9]))
     with pytest.raises(ld.ProblemError, match="increasing order"):
-        ld.DynamicalMeanField(inference_steps=[3, 1])
+        ld.OverlapMap(inference_steps=[3, 1])
 
 
 def test_solutions_come_back_from_files(tmp_path):
     problem = ld.Problem(network(), ld.Stream(), ld.GradientDescent(0.1, steps=5))
-    made = ld.solve(problem, ld.DynamicalMeanField(inference_steps=[0, 3]))
+    made = ld.solve(problem, ld.OverlapMap(inference_steps=[0, 3]))
     made.save(tmp_path / "solution.nc")
     read = ld.load(tmp_path / "solution.nc")
     assert read.data.identical(made.data)

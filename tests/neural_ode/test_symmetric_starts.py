@@ -138,7 +138,7 @@ def test_the_rate_is_that_at_which_a_start_a_little_off_leaves(data):
         network = dataclasses.replace(asked.network, initial_overlap=start)
         off = ld.solve(dataclasses.replace(asked, network=network))
         assert "symmetric_start" not in off.evidence
-        m = off["m"].values
+        m = off["m"].values[:, 0, 0]
         half = int(np.argmax(np.log(m / m.min()) > np.log(m[-1] / m.min()) / 2))
         measured.append(np.polyfit(np.arange(half, 31), np.log(m[half:]), 1)[0])
     # The overlaps are 0.03 at most at the end: they change the rate by their square.

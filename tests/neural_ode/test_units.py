@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused():
         ld.Problem(network(), ld.Stream(), training)
     asked = ld.Problem(network(driven=CONTEXT), ld.Stream(), ld.GradientDescent(0.1, steps=2))
     with pytest.raises(ld.ProblemError, match=r"inference_steps.*second system is driven"):
-        ld.solve(asked, ld.DynamicalMeanField(inference_steps=[1]))
+        ld.solve(asked, ld.OverlapMap(inference_steps=[1]))
     deep = ld.DeepLinear(2, 1.0)
     data = ld.Stream(batch_ratio=1.0, observations=ld.Observations([1.0]))
     with pytest.raises(ld.ProblemError, match=r"data.observations.*only trajectories"):

@@ -134,6 +134,9 @@ _theories: dict[str, Theory] = {}
 def register(theory: Theory | type[Theory]) -> Theory:
     """Make a theory known to `solve`, `simulate` and the command; a class is made into an object."""
     known = theory() if isinstance(theory, type) else theory
+    missing = [name for name in Theory.__annotations__ if not hasattr(known, name)]
+    if missing:
+        raise TypeError(f"the theory {type(known).__name__} does not say its {', '.join(missing)}")
     _theories[known.name] = known
     return known
 

@@ -102,3 +102,10 @@ def test_derivative_with_respect_to_the_network_is_refused():
 
     with jax.enable_x64(True), pytest.raises(ld.ProblemError, match="training rule only"):
         jax.grad(loss)(0.5)
+
+
+def test_every_method_traces_by_the_row_recursion():
+    """A long training is solved in the innovation basis unless a method is given, and has derivatives all the same."""
+    problem = SETTINGS["momentum"]
+    by_rows, by_basis = (ld.trace(problem, method) for method in (ld.Rows(), ld.Innovation()))
+    np.testing.assert_array_equal(by_rows["test_loss"], by_basis["test_loss"])

@@ -261,9 +261,9 @@ def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> Extrapol
     count = min(grid.count for grid in grids)
     cut = [grid.cut(count) for grid in grids]
     finest, aside = cut[-1], set(aside)
-    values: dict[str, np.ndarray] = {name: finest[name] for name in aside & finest.arrays.keys()}
+    values: dict[str, np.ndarray] = {n: x for n, x in finest.arrays.items() if n in aside}
     errors, batches, change, noise, error = {}, {}, {}, {}, {}
-    for name in finest.arrays.keys() - aside:
+    for name in [name for name in finest.arrays if name not in aside]:
         if name not in finest.batches:
             sequence = [grid[name] for grid in cut]
             values[name], error[name] = richardson(sequence)

@@ -130,6 +130,11 @@ class Run:
     @property
     def state(self) -> dict[str, xr.DataArray]:
         """The observables of the present state, by name; functions of two times are left out."""
+        if self._lost is not None:
+            raise LearndynError(
+                f"training has diverged by {self.axis} {self._lost:g}, and that state does not exist; `solution` holds "
+                "what came before"
+            )
         with float64():
             arrays = self._progressing.observe()
         present = Record(self.axis, np.array([self.now]))

@@ -44,18 +44,18 @@ def test_pictures_are_registered_alone_within_the_block_only():
 def test_two_theories_that_fit_one_problem_are_an_error():
     problem = problems.two_layer()
     known = theory_for(problem)
-    with registered(Fake().in_place_of(known, "z/other")):
-        with pytest.raises(
-            ld.NoTheory, match="several theories fit .* two_layer/stream and z/other"
-        ):
-            ld.solve(problem)
+    with (
+        registered(Fake().in_place_of(known, "z/other")),
+        pytest.raises(ld.NoTheory, match="several theories fit .* two_layer/stream and z/other"),
+    ):
+        ld.solve(problem)
 
 
 def test_a_theory_without_a_table_or_a_name_is_refused_by_what_it_lacks():
     class Nameless(ld.Theory):
         network = data = training = object
 
-    with pytest.raises(TypeError, match="Nameless does not say its name, .*table"):
+    with pytest.raises(TypeError, match=r"Nameless does not say its name, .*table"):
         ld.register(Nameless)
 
 

@@ -184,6 +184,8 @@ def test_a_run_that_diverges_stays_where_it_was():
         for t in np.linspace(4, 40, 10):
             run.advance(t)
         assert run.diverged
+        with pytest.raises(ld.LearndynError, match="training has diverged by time"):
+            _ = run.state
         assert run.solution.diverged_at is not None
         assert len(run.solution["time"]) < 11
         whole = ld.solve(wild) if size is None else ld.simulate(wild, 20, 1)

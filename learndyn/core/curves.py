@@ -192,6 +192,27 @@ class Curves:
         return tuple(names.get(axis, axis) for axis in axes)
 
 
+def side_by_side(runs: dict[int, Curves], time_words: str) -> xr.Dataset:
+    """The curves of several seeds with the axis "seed" in front; one that diverged early is NaN from there on."""
+    longest = max(runs.values(), key=lambda curves: (curves.count, len(curves.arrays)))
+    known = {quantity.name: quantity for quantity in longest.table}
+    arrays, labels = longest.variables(time_words)
+    joined: dict[str, xr.Variable] = {}
+    for name, variable in arrays.items():
+        values = np.full((len(runs), *variable.shape), np.nan)
+        for number, curves in enumerate(runs.values()):
+            if name in curves.arrays:
+                values[(number, *_states(known[name], curves.count))] = curves[name]
+        joined[name] = xr.Variable(("seed", *variable.dims), values, variable.attrs)
+    seeds = xr.Variable(("seed",), np.array(list(runs)), {"long_name": "seed"})
+    return xr.Dataset(joined, labels | {"seed": seeds})
+
+
+def _states(quantity: Quantity, count: int) -> tuple[slice, ...]:
+    """Where the first `count` states of an observable stand."""
+    return tuple(slice(count if axis in (MAIN, SECOND) else None) for axis in quantity.axes)
+
+
 def _cut(quantity: Quantity, values, count: int, extra: int) -> np.ndarray:
     """The first `count` states of an array that has so many `extra` axes in front of those of the quantity."""
     values = np.asarray(values)
@@ -199,13 +220,10 @@ def _cut(quantity: Quantity, values, count: int, extra: int) -> np.ndarray:
         raise ValueError(
             f"{quantity.name} has the shape {values.shape} for the axes {quantity.axes}"
         )
-    index = [slice(None)] * extra
     for axis, length in zip(quantity.axes, values.shape[extra:], strict=True):
-        of_states = axis in (MAIN, SECOND)
-        if of_states and length < count:
+        if axis in (MAIN, SECOND) and length < count:
             raise ValueError(f"{quantity.name} has {length} states of {count} along {axis}")
-        index.append(slice(count) if of_states else slice(None))
-    return values[tuple(index)]
+    return values[(slice(None),) * extra + _states(quantity, count)]
 
 
 def _taken(quantity: Quantity, values: np.ndarray, places: np.ndarray, extra: int) -> np.ndarray:

@@ -4,9 +4,8 @@ import contextlib
 import time
 
 import numpy as np
-import xarray as xr
 
-from learndyn.core.curves import Curves
+from learndyn.core.curves import Curves, side_by_side
 from learndyn.core.evidence import versions
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progressing import Diverged, Report, of_states
@@ -18,7 +17,7 @@ from learndyn.memory import require_memory
 from learndyn.numerics.precision import float64
 from learndyn.part import whole
 from learndyn.progress import progress_bar
-from learndyn.solution import Solution, as_dataset
+from learndyn.solution import Solution
 
 
 def simulate(
@@ -100,19 +99,7 @@ def simulation_of(
 ) -> Solution:
     """One dataset with the axis "seed"; a seed that diverged early is NaN from there on."""
     seeds = sorted(finished)
-    axis = ensemble.record.axis
-    datasets = [as_dataset(finished[seed], theory) for seed in seeds]
-    longest = max(datasets, key=lambda dataset: dataset.sizes[axis])
-    axes = {name: longest[name] for name in (axis, f"{axis}2") if name in longest.dims}
-    # A seed that diverged before the first recorded state has no arrays.
-    nothing = xr.full_like(longest, np.nan, dtype=float)
-    aligned = [dataset.reindex(axes) if dataset.data_vars else nothing for dataset in datasets]
-    numbers = xr.Variable("seed", np.array(seeds), {"long_name": "seed"})
-    data = xr.concat(aligned, dim=numbers, join="exact")
-    for name in data.data_vars:
-        data[name] = data[name].transpose("seed", *longest[name].dims)
-        data[name].attrs = longest[name].attrs
-    data[axis].attrs = longest[axis].attrs
+    data = side_by_side({seed: finished[seed] for seed in seeds}, theory.time_words)
     ends = [curves.diverged_at for curves in finished.values()]
     evidence = {
         "kind": "simulation",

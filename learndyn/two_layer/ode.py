@@ -139,9 +139,14 @@ class Integration(Progressing):
     """The order parameters on their way through training, for each of several quadrature rules."""
 
     def __init__(
-        self, problem, rules: Rule | None, method: "OrderParameterODE", looser: float = 1.0
+        self,
+        problem,
+        system: tuple[Equations, OrderParameters],
+        rules: Rule | None,
+        method: "OrderParameterODE",
+        looser: float = 1.0,
     ):
-        self.made, start = equations(problem)
+        self.made, start = system
         self.rules, self.max_steps = rules, method.max_steps
         self.tolerance = looser * jnp.asarray([method.rtol, method.atol])
         replicates = 1 if rules is None else jax.tree.leaves(rules)[0].shape[0]
@@ -269,17 +274,18 @@ class OrderParameterODE(Method):
     replicates: int = field(whole(2), default=4)
 
     def start(self, problem, seed=0):
-        made, y = equations(problem)
+        made, y = system = equations(problem)
         rules = quadrature(made, y.v.shape[0], self, seed).rules
-        return Integration(problem, rules, self)
+        return Integration(problem, system, rules, self)
 
     def solve(self, problem, record, seed, report):
         """Integrate twice; what looser tolerances and coarser grids change the second time is the accuracy."""
         K, M = problem.network.R.shape
         _require_memory(K, M, self, problem)
-        made, _ = equations(problem)
+        made, _ = system = equations(problem)
         rules, coarser, sampled = quadrature(made, K, self, seed)
-        fine, loose = Integration(problem, rules, self), Integration(problem, coarser, self, LOOSER)
+        fine = Integration(problem, system, rules, self)
+        loose = Integration(problem, system, coarser, self, LOOSER)
         end = record.last
         reached = fine.advance(record.at, lambda t: report(0.6 * t / end))
         also = loose.advance(record.at, lambda t: report(0.6 + 0.4 * t / end))

@@ -46,7 +46,7 @@ def test_two_theories_that_fit_one_problem_are_an_error():
     known = theory_for(problem)
     with (
         registered(Fake().in_place_of(known, "z/other")),
-        pytest.raises(ld.NoTheory, match="several theories fit .* two_layer/stream and z/other"),
+        pytest.raises(ld.NoTheory, match=r"several theories fit .* two_layer/stream and z/other"),
     ):
         ld.solve(problem)
 

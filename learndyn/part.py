@@ -133,13 +133,14 @@ class Part(eqx.Module, metaclass=_PartType):
         if type(self) is not type(other):
             return NotImplemented
         names = (f.name for f in dataclasses.fields(self))
-        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+        return all(same(getattr(self, name), getattr(other, name)) for name in names)
 
     def __hash__(self):
         return hash(content_hash(self))
 
 
-def _same(a, b) -> bool:
+def same(a, b) -> bool:
+    """Whether two values of a field are equal."""
     if isinstance(a, np.ndarray | jax.Array) and isinstance(b, np.ndarray | jax.Array):
         return np.array_equal(a, b)
     return type(a) is type(b) and bool(a == b)

@@ -5,7 +5,7 @@
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Progressing(abc.ABC):
     """Something that advances through training. `now` is the state, a time or a step, that it has reached."""
 
     now: float = 0
+    changeable: ClassVar[tuple[str, ...]] = ()
+    """Fields of the problem that may change in the middle of training, such as "training.learning_rate"."""
 
     @abc.abstractmethod
     def advance(self, states: Sequence[float] | np.ndarray, report: Report) -> int:
@@ -58,8 +60,8 @@ class Progressing(abc.ABC):
         raise LearndynError("the limit has no single steps: it advances in time; use advance(t)")
 
     def change(self, problem) -> None:
-        """Go on with another problem from the present state; refuse one in which that state has no meaning."""
-        raise LearndynError("this theory cannot change its problem in the middle of training")
+        """Go on with another problem from the present state. It differs in fields that are `changeable` only."""
+        return
 
 
 class Products(NamedTuple):

@@ -15,7 +15,8 @@ from learndyn.core.solve import solution_of
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import LearndynError, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.part import number, whole
+from learndyn.part import Part, number, same, whole
+from learndyn.paths import SECTIONS
 from learndyn.solution import Solution
 
 
@@ -173,13 +174,14 @@ class Run:
     def problem(self, problem) -> None:
         if theory_for(problem) is not self._theory:
             raise ProblemError("problem", problem, "must be of the same kind as before")
-        if problem.network != self._problem.network:
-            allowed = "must stay as it is: it says where training began"
-            raise ProblemError("problem.network", problem.network, allowed)
         if (problem.training.time is None) != (self._problem.training.time is None):
             raise ProblemError(
                 "problem.training", problem.training, f"must be measured in {self.axis}s"
             )
+        changeable = self._progressing.changeable
+        for section in SECTIONS:
+            before, after = (getattr(each, section) for each in (self._problem, problem))
+            _check_changes(section, before, after, changeable)
         with float64():
             self._progressing.change(problem)
         self._problem = problem
@@ -214,3 +216,18 @@ class Run:
         ensemble = dataclasses.replace(self._ensemble, record=record, evidence=evidence)
         given = (self._theory, self._problem, self._size or 1, self._simulator, ensemble)
         return simulation_of(*given, {self._seed: curves}, seconds)
+
+
+def _check_changes(path: str, before, after, changeable: tuple[str, ...]) -> None:
+    """Refuse another value of a field that may not change in the middle of training."""
+    if same(before, after) or path in changeable:
+        return
+    inside = [field for field in changeable if field.startswith(f"{path}.")]
+    if inside and isinstance(before, Part) and type(before) is type(after):
+        for item in dataclasses.fields(before):
+            old, new = (getattr(part, item.name) for part in (before, after))
+            _check_changes(f"{path}.{item.name}", old, new, changeable)
+        return
+    others = ", ".join(changeable) or "nothing"
+    allowed = f"must stay as it is in the middle of training; what may change: {others}"
+    raise ProblemError(path, after, allowed)

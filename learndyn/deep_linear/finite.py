@@ -24,7 +24,7 @@ from learndyn.data import Dataset, Population
 from learndyn.deep_linear.delayed import DelayedMatrix, rows_times
 from learndyn.deep_linear.network import Sizes, sizes
 from learndyn.deep_linear.observables import alignment
-from learndyn.deep_linear.setting import same_data
+from learndyn.deep_linear.setting import RULE
 from learndyn.divergence import diverged
 from learndyn.part import boolean, field
 from learndyn.training import PerStepRule
@@ -210,6 +210,8 @@ class Networks(StepByStep):
     Network [i][j] has data i and initial weights j.
     """
 
+    changeable = RULE
+
     def __init__(self, problem, made: Spec, seed: int, partners: bool, expected: int):
         super().__init__(expected)
         self.problem, self.made = problem, made
@@ -282,8 +284,6 @@ class Networks(StepByStep):
         return arrays | {"test_loss": error + self.noise, "alignment": aligned}
 
     def change(self, problem):
-        """Other rates, momentum or decay from now on."""
-        same_data(self.problem, problem)
         self.rule, self.problem = self.rule.until(self.now, problem.training), problem
         for network in itertools.chain(*self.networks):
             network.retrain(problem.training)

@@ -29,7 +29,7 @@ import numpy as np
 
 from learndyn.core.progressing import Diverged, Progressing, Report
 from learndyn.deep_linear.observables import alignment, edge_of_stability, layers_of, told
-from learndyn.deep_linear.setting import DATASET, POPULATION, STREAM, Setting, same_data
+from learndyn.deep_linear.setting import DATASET, POPULATION, RULE, STREAM, Setting
 from learndyn.divergence import diverged
 from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
@@ -184,6 +184,7 @@ class GrowingTraining(Progressing):
     """The growing network in training, and what was kept of it."""
 
     now: int = 0
+    changeable = RULE
 
     def __init__(self, problem, setting: Setting, tolerance: float):
         self.problem, self.setting, self.tolerance = problem, setting, tolerance
@@ -268,8 +269,6 @@ class GrowingTraining(Progressing):
         return self.now + 1
 
     def change(self, problem):
-        """Other rates, momentum or decay from now on."""
-        same_data(self.problem, problem)
         self.rule = self.rule.until(self.now, problem.training)
         self.problem = problem
 

@@ -8,7 +8,7 @@ from learndyn.core.record import Record
 from learndyn.deep_linear import residual, rows
 from learndyn.deep_linear.functions import Functions
 from learndyn.deep_linear.observables import TABLE, layers_of, told
-from learndyn.deep_linear.setting import Setting, same_data
+from learndyn.deep_linear.setting import RULE, Setting
 from learndyn.divergence import diverged
 from learndyn.memory import require_memory
 from learndyn.training import PerStepRule, impulse_response
@@ -30,6 +30,7 @@ class RowRecursion(Progressing):
     """
 
     now: int = 0
+    changeable = RULE
 
     def __init__(self, problem, made: Setting, steps: int, ensembles: bool = False, response=None):
         self.room, self.ensembles = steps, ensembles
@@ -110,8 +111,6 @@ class RowRecursion(Progressing):
         return self.now + 1
 
     def change(self, problem):
-        """Other rates, momentum or decay from now on; all else is frozen into the data and the weights."""
-        same_data(self.problem, problem)
         steps = problem.training.steps
         if steps > self.room:
             needed = memory(self.made, steps, self.ensembles)

@@ -5,9 +5,15 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.data import Dataset, Stream
-from learndyn.errors import ProblemError
 
 DATASET, STREAM, POPULATION = range(3)
+RULE = (
+    "training.learning_rate",
+    "training.momentum",
+    "training.weight_decay",
+    "training.steps",
+)
+"""What may change in the middle of training; all else is part of all averages so far."""
 
 
 class Setting(NamedTuple):
@@ -100,10 +106,3 @@ def _geometric_edges(modes: int, bins: int) -> np.ndarray:
         if count == 1 or len(edges) > bins:
             return np.concatenate([[0], found])
         found, count = edges, count + 1
-
-
-def same_data(before, after) -> None:
-    """Refuse other data in the middle of training, which are part of all averages so far."""
-    if after.data != before.data:
-        allowed = "must stay as they are in the middle of training"
-        raise ProblemError("data", after.data, allowed)

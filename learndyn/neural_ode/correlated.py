@@ -15,6 +15,7 @@ from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.neural_ode.map import both_rates, loss_of
 from learndyn.neural_ode.memory import Controls, Memory, Path
+from learndyn.neural_ode.setting import RULE
 from learndyn.neural_ode.units import fields_of
 
 
@@ -25,6 +26,7 @@ class MemoryTraining(Progressing):
     """
 
     now: int = 0
+    changeable = RULE
 
     def __init__(self, problem, steps: int, inferred: tuple[int, ...] = ()):
         self.problem, self.inferred, self.room = problem, inferred, steps
@@ -111,10 +113,7 @@ class MemoryTraining(Progressing):
         return self.now + 1
 
     def change(self, problem):
-        """Other rates or another decay from now on, for at most as many steps as there is memory for."""
-        if problem.data != self.problem.data:
-            allowed = "must stay as they are in the middle of training"
-            raise ProblemError("data", problem.data, allowed)
+        """For at most as many steps as there is memory for."""
         steps = problem.training.steps
         if steps > self.room:
             allowed = f"must be at most {self.room}: the run has no memory for more steps"

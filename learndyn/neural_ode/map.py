@@ -21,7 +21,7 @@ from learndyn.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.neural_ode.epoch import Epoch, epoch
 from learndyn.neural_ode.observables import none_reached
-from learndyn.neural_ode.setting import Flow, Overlaps, flow_of, overlaps_of
+from learndyn.neural_ode.setting import RULE, Flow, Overlaps, flow_of, overlaps_of
 from learndyn.neural_ode.trajectories import Trajectory, teacher_of
 from learndyn.neural_ode.units import start_of
 from learndyn.training import as_schedule, rates
@@ -233,6 +233,7 @@ class MapTraining(Progressing):
     """The map on its way through training, a step at a time."""
 
     now: int = 0
+    changeable = (*RULE, "data.batch", "data.observations", "data.chained")
 
     def __init__(self, problem):
         self.saved = np.full(ROOM, UNUSED)
@@ -310,7 +311,6 @@ class MapTraining(Progressing):
         return self.now + 1
 
     def change(self, problem):
-        """Other rates, decay, batches or observations from now on."""
         require_independent_steps(problem)
         setting = setting_of(problem, self.saved)
         self.problem = problem

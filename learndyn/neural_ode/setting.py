@@ -11,6 +11,14 @@ from learndyn.activations import Activation
 from learndyn.neural_ode.fields import RandomField
 from learndyn.neural_ode.units import Shape, Start, start_of
 
+RULE = (
+    "training.learning_rate",
+    "training.readout_learning_rate",
+    "training.weight_decay",
+    "training.steps",
+)
+"""What may change in the middle of training."""
+
 
 class Flow(eqx.Module):
     """What teacher and student have in common, and how they differ; numbers are arrays, so none is compiled in.

@@ -30,6 +30,7 @@ from learndyn.neural_ode.flows import (
 )
 from learndyn.neural_ode.observables import ALONG, labels, none_reached
 from learndyn.neural_ode.probes import Lesson, Observer, correlations, responses
+from learndyn.neural_ode.setting import RULE
 from learndyn.neural_ode.tensor_field import TensorField
 from learndyn.neural_ode.units import Start, fields_of, start_of, systems_of
 from learndyn.training import as_schedule, rates
@@ -87,6 +88,8 @@ class System(StepByStep):
 
     What a `method` measures along the flow may come after the last of them: training then goes on.
     """
+
+    changeable = RULE
 
     def __init__(self, problem, setting: Setting, seed: int, method, record: Record):
         super().__init__(len(record))
@@ -253,10 +256,6 @@ class System(StepByStep):
         return {"x": self.taught.x[:, 0, :count].copy()}
 
     def change(self, problem):
-        """Other rates or another decay from now on."""
-        if problem.data != self.problem.data:
-            allowed = "must stay as they are in the middle of training"
-            raise ProblemError("data", problem.data, allowed)
         self.problem = problem
         self.eta = rates_of(problem.training, problem.training.steps)
 

@@ -26,7 +26,7 @@ from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.factor import psd_factor
 from learndyn.numerics.gaussian import closed_form, gaussian_rule
 from learndyn.two_layer.observables import specialisation
-from learndyn.two_layer.stream import Equations, OrderParameters, equations, same_teacher
+from learndyn.two_layer.stream import TASK, Equations, OrderParameters, equations
 
 
 class Weights(NamedTuple):
@@ -219,6 +219,8 @@ def _measure(dynamics: Dynamics, state, rule):
 class Network(Trainee):
     """One network in training; a step takes 1/N of time."""
 
+    changeable = TASK
+
     def __init__(self, problem, dynamics: Dynamics, rule, seed: int, expected: int):
         super().__init__(expected)
         self.problem, self.dynamics, self.rule, self.seed = problem, dynamics, rule, seed
@@ -257,11 +259,6 @@ class Network(Trainee):
         return (self.steps + 1) / self.dynamics.size
 
     def change(self, problem):
-        same_teacher(self.dynamics.made, problem)
-        batch = getattr(problem.data, "batch", 1)
-        if batch != self.dynamics.batch:
-            allowed = f"must stay {self.dynamics.batch} in the middle of training"
-            raise ProblemError("data.batch", batch, allowed)
         made, _ = equations(problem)
         self.dynamics = eqx.tree_at(lambda dynamics: dynamics.made, self.dynamics, made)
         self.problem = problem

@@ -235,6 +235,8 @@ def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bo
 class Network(Trainee):
     """One network in training on its dataset; its states are those of the grid of steps."""
 
+    changeable = ("training.learning_rate", "training.weight_decay")
+
     def __init__(self, problem, size: int, grid: Grid, recorded, responses: bool, seed: int):
         super().__init__(len(recorded))
         self.problem, (self.made, start) = problem, equations(problem)
@@ -326,18 +328,7 @@ class Network(Trainee):
         return arrays
 
     def change(self, problem):
-        """Other rates or another decay from now on, for as long as before; the dataset stays."""
-        before = self.problem
-        if problem.data != before.data:
-            raise ProblemError(
-                "data", problem.data, "must stay as they are in the middle of training"
-            )
         training = problem.training
-        for name in ("steps", "time"):
-            value, usual = getattr(training, name), getattr(before.training, name)
-            if value != usual:
-                allowed = f"must stay {usual} in the middle of training"
-                raise ProblemError(f"training.{name}", value, allowed)
         tau = self.grid.with_rates(training).tau
         self.tau = np.concatenate([self.tau[: self.state], tau[self.state :], [0.0]])
         self.problem, self.decay = problem, float(training.weight_decay)

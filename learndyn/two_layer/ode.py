@@ -22,7 +22,7 @@ from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.part import field, number, whole
 from learndyn.two_layer.observables import TABLE, specialisation
-from learndyn.two_layer.stream import Equations, OrderParameters, equations, same_teacher
+from learndyn.two_layer.stream import TASK, Equations, OrderParameters, equations
 
 CHUNKS = 8
 """An expensive integration is cut into this many calls, so that progress shows and Ctrl-C works."""
@@ -138,6 +138,8 @@ def _losses(made: Equations, y: OrderParameters, rules):
 class Integration(Progressing):
     """The order parameters on their way through training, for each of several quadrature rules."""
 
+    changeable = (*TASK, "data.batch")
+
     def __init__(
         self,
         problem,
@@ -156,7 +158,6 @@ class Integration(Progressing):
         self.kept: list[tuple] = []
 
     def change(self, problem):
-        same_teacher(self.made, problem)
         self.made, _ = equations(problem)
         self.training = problem.training
 

@@ -21,14 +21,23 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from learndyn.activations import Activation
 from learndyn.data import Population
-from learndyn.errors import ProblemError
 from learndyn.numerics.gaussian import error_moments, loss
 from learndyn.training import Schedule, as_schedule, leaves_as_arrays
+
+TASK = (
+    "training.learning_rate",
+    "training.readout_learning_rate",
+    "training.weight_decay",
+    "training.time",
+    "data.noise",
+    "data.teacher.activation",
+    "data.teacher.readout",
+)
+"""What may change in the middle of training. The overlaps with other teacher units would not be known."""
 
 
 class OrderParameters(NamedTuple):
@@ -107,14 +116,3 @@ def equations(problem) -> tuple[Equations, OrderParameters]:
     made = Equations(**numbers, train_readout=network.train_readout, flow=flow)
     start = leaves_as_arrays((network.Q, network.R, network.readout))
     return made, OrderParameters(*start)
-
-
-def same_teacher(made: Equations, problem) -> None:
-    """Refuse a problem whose teacher has other overlaps: those with the student would not be known."""
-    teacher = problem.data.teacher
-    if not np.array_equal(np.asarray(made.T), np.asarray(teacher.T)):
-        allowed = (
-            "must stay as it is in the middle of training, because the overlaps with other teacher units are not "
-            "known; to change the task, change the teacher's readout"
-        )
-        raise ProblemError("data.teacher.T", teacher.T, allowed)

@@ -257,16 +257,6 @@ class Network(Trainee):
         return {name: x for name, x in super().observe().items() if name != "movement"}
 
     def change(self, problem):
-        """Another rule from now on."""
-        before = self.problem
-        for name, old, new in (
-            ("data", before.data, problem.data),
-            ("training.loss", before.training.loss, problem.training.loss),
-            ("training.criterion", before.training.criterion, problem.training.criterion),
-        ):
-            if new != old:
-                allowed = "must stay as before in the middle of training"
-                raise ProblemError(f"problem.{name}", new, allowed)
         if self.tangents is not None:
             raise LearndynError("training cannot change where responses are measured")
         self.problem, self.training = problem, problem.training
@@ -289,6 +279,13 @@ class Descending(Network):
     """Gradient descent: B ← βB + η·force, θ ← (1 − ηλ)θ + B + √(2ητ)ζ."""
 
     now: int = 0
+    changeable = (
+        "training.learning_rate",
+        "training.momentum",
+        "training.weight_decay",
+        "training.noise",
+        "training.steps",
+    )
 
     def begin(self):
         super().begin()
@@ -343,7 +340,6 @@ class Descending(Network):
         return self.now + 1
 
     def change(self, problem):
-        """Other rates, momentum, decay or noise from now on."""
         super().change(problem)
         self.rule = self.rule.until(self.now, problem.training)
         if problem.training.momentum and self.buffer is None:
@@ -354,14 +350,13 @@ class Flowing(Network):
     """Gradient flow: dθ/dt = η(t)(force − λθ); a step adapts to what two halves of it give."""
 
     now: float = 0.0
+    changeable = ("training.learning_rate", "training.weight_decay", "training.time")
 
     def begin(self):
         super().begin()
         self._pace()
 
     def change(self, problem):
-        """Other rates or another decay from now on."""
-        refuse_in_flow(problem.training)
         super().change(problem)
         self._pace()
 

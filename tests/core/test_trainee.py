@@ -101,6 +101,6 @@ def test_reports_are_of_every_step_and_may_stop_the_run():
 
 def test_what_a_network_does_not_offer_is_said_in_words():
     walker = Walker()
-    for call in (walker.weights, lambda: walker.sample(3), lambda: walker.change(None)):
-        with pytest.raises(ld.LearndynError, match=r"network does not show|cannot change"):
+    for call in (walker.weights, lambda: walker.sample(3)):
+        with pytest.raises(ld.LearndynError, match="network does not show"):
             call()

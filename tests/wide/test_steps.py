@@ -78,7 +78,7 @@ def test_a_limit_that_diverges_ends_and_stays_where_it_is():
     found, whole = run.solution, ld.solve(asked, ld.LinearRows())
     assert found.diverged_at == whole.diverged_at
     assert run.now == whole["step"][-1]
-    assert np.all(np.isfinite(run.state["prediction"]))
+    assert np.all(np.isfinite(found["prediction"]))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_limit_has_no_weights_and_keeps_its_problem():
     run = ld.start(asked)
     with pytest.raises(ld.LearndynError, match="the limit has no weights"):
         _ = run.weights
-    with pytest.raises(ld.LearndynError, match="cannot change its problem"):
+    with pytest.raises(ld.LearndynError, match=r"training(.|\n)*what may change: nothing"):
         run.problem = with_training(asked, learning_rate=0.2)
     assert run.problem is asked
 
@@ -171,7 +171,7 @@ def test_another_rate_in_the_middle_of_flow_is_a_jump_of_the_schedule():
     )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     assert np.max(np.abs(expected - plain)) > 1e-2
-    with pytest.raises(ld.ProblemError, match=r"training\.momentum.*must be 0 in gradient flow"):
+    with pytest.raises(ld.ProblemError, match=r"training\.momentum.*must stay as it is"):
         run.problem = with_training(asked, momentum=0.5)
 
 
@@ -190,20 +190,20 @@ def test_momentum_decay_and_noise_may_begin_in_the_middle():
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"loss": "sum"}, "problem.training.loss"),
-        ({"criterion": "logistic"}, "problem.training.criterion"),
+        ({"loss": "sum"}, "training.loss"),
+        ({"criterion": "logistic"}, "training.criterion"),
     ],
 )
 @pytest.mark.parametrize("length", [{}, {"steps": None, "time": 2.0}])
 def test_the_loss_stays_as_it_is(length, change, name):
     run = ld.start(problem(**length), N)
-    with pytest.raises(ld.ProblemError, match=f"{name} = .*: must stay as before"):
+    with pytest.raises(ld.ProblemError, match=f"{name} = .*: must stay as it is"):
         run.problem = with_training(run.problem, **change)
 
 
 def test_points_stay_as_they_are():
     run = ld.start(problem(), N)
-    with pytest.raises(ld.ProblemError, match=r"problem\.data(.|\n)*must stay as before"):
+    with pytest.raises(ld.ProblemError, match=r"data(.|\n)*must stay as it is"):
         run.problem = problem(seed=8)
 
 

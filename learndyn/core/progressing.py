@@ -55,6 +55,10 @@ class Progressing(abc.ABC):
         """How the numbers so far were obtained."""
         return {}
 
+    def nearest(self, until: float) -> float:
+        """The state that there is nearest to `until`."""
+        return until
+
     def after(self) -> float:
         """The state after one step."""
         raise LearndynError("the limit has no single steps: it advances in time; use advance(t)")

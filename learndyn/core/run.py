@@ -95,8 +95,7 @@ class Run:
         if until < self.now:
             raise ProblemError("until", until, f"must not be before {self.now:g}, where the run is")
         self._within_training(until)
-        if self._size is not None and self.axis == "time":
-            until = self._on_grid(until)
+        until = self._progressing.nearest(until)
         if until > self.now and not self.diverged:
             self._go([until])
         return self
@@ -106,14 +105,6 @@ class Run:
         if until > end * (1 + 1e-12):
             allowed = f"is after the end of training, {end:g}; give `problem` a longer training"
             raise ProblemError("until", until, allowed)
-
-    def _on_grid(self, until: float) -> float:
-        """The nearest state that a finite network has."""
-        assert self._ensemble is not None
-        record = Record("time", np.array([until]))
-        with float64():
-            again = self._theory.train(self._problem, self._size or 1, self._simulator, record)
-        return float(again.record.at[-1])
 
     @property
     def _simulator(self) -> Simulator:

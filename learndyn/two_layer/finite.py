@@ -255,6 +255,9 @@ class Network(Trainee):
         special = specialisation(y.Q, y.R, np.asarray(self.dynamics.made.T))
         return {"test_loss": self.loss, **y._asdict(), "specialisation": special}
 
+    def nearest(self, until):
+        return round(until * self.dynamics.size) / self.dynamics.size
+
     def after(self):
         return (self.steps + 1) / self.dynamics.size
 

@@ -333,6 +333,10 @@ class Network(Trainee):
         self.tau = np.concatenate([self.tau[: self.state], tau[self.state :], [0.0]])
         self.problem, self.decay = problem, float(training.weight_decay)
 
+    def nearest(self, until):
+        times = self.grid.times
+        return times[np.argmin(np.abs(times - until))]
+
     def after(self):
         return self.grid.times[min(self.state + 1, len(self.grid.times) - 1)]
 

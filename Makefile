@@ -7,6 +7,7 @@ OLDEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
 
 # Kernels of OpenBLAS, from old processors to new ones; one that this processor cannot run is left out.
 KERNELS := Nehalem Haswell SkylakeX
+OWN_KERNEL := import numpy, threadpoolctl; print(threadpoolctl.threadpool_info()[0].get("architecture"))
 MULTIPLY := import numpy, scipy.linalg.blas as blas; a = numpy.ones((99, 99)); a @ a; blas.dgemm(1.0, a, a)
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -29,8 +30,10 @@ test: .venv/.dev ## run the quick tests
 test-slow: .venv/.dev ## run the slow tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
 
-test-processors: .venv/.dev ## run the tests of equality with the kernels of several processors
-	@for kernel in $(KERNELS); do \
+test-processors: .venv/.dev ## run the tests of equality with the kernels of other processors
+	@own=$$($(BIN)/python -c '$(OWN_KERNEL)'); \
+	for kernel in $(KERNELS); do \
+	  if [ "$$kernel" = "$$own" ]; then echo "kernels of $$kernel: those of make test"; continue; fi; \
 	  export OPENBLAS_CORETYPE=$$kernel; \
 	  if $(BIN)/python -c '$(MULTIPLY)' 2> /dev/null; then \
 	    echo "kernels of $$kernel:"; \

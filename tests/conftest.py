@@ -7,7 +7,7 @@ from pathlib import Path
 os.environ["MPLBACKEND"] = "Agg"
 # Compilation is most of the time of a first run; workers and later runs share it.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import jax
 import pytest

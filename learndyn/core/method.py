@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from learndyn.core.curves import Curves
-from learndyn.core.progressing import Progressing, Report, Trainee
+from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.errors import NoTheory
 from learndyn.part import Part
@@ -58,7 +58,7 @@ class Ensemble:
     networks have. One of them needs `bytes` of memory; `what` and `advice` go into the message if there is not enough.
     """
 
-    draw: Callable[[int], Trainee]
+    draw: Callable[[int], Progressing]
     record: Record
     bytes: float
     what: str

@@ -63,6 +63,10 @@ class Progressing(abc.ABC):
         """The state after one step."""
         raise LearndynError("the limit has no single steps: it advances in time; use advance(t)")
 
+    def complete(self, report: Report) -> None:
+        """Go on to the end of training, where what belongs to the run as a whole needs it; divergence ends it."""
+        return
+
     def change(self, problem) -> None:
         """Go on with another problem from the present state. It differs in fields that are `changeable` only."""
         return
@@ -152,10 +156,6 @@ class Trainee(Progressing):
     def finish(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """All observables, from those measured at the states that were kept."""
         return arrays
-
-    def complete(self, report: Report) -> None:
-        """Go on to the end of training, where what belongs to the run as a whole needs it; divergence ends it."""
-        return
 
     def weights(self) -> dict[str, np.ndarray]:
         """The weights by name, as copies."""

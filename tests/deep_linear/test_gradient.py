@@ -58,6 +58,7 @@ def final_loss(values, momentum=0.0, weight_decay=0.0, name="test_loss"):
     return ld.trace(problem)[name][-1]
 
 
+@pytest.mark.slow
 def test_gradient_with_respect_to_every_rate_of_a_schedule():
     """`jax.grad` against central differences, each of the twelve rates, plain and jitted."""
     values = np.linspace(0.15, 0.05, 12)

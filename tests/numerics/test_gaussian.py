@@ -65,7 +65,7 @@ def average(function, activation, C, *index):
 
 
 @pytest.mark.parametrize("activation", CLOSED)
-@pytest.mark.parametrize("case", ["regular", "degenerate"])
+@pytest.mark.parametrize("case", [pytest.param("regular", marks=pytest.mark.slow), "degenerate"])
 def test_the_moments_are_the_sums_of_the_averages(activation, case):
     C, s = covariance_and_weights(2, 2) if case == "regular" else degenerate()
     n = len(s)

@@ -231,6 +231,7 @@ def test_relu_averages_equal_quadrature(A, index):
         agree(ours(function, Relu(), C, *at), coarse, fine, scale=1 + abs(C).max())
 
 
+@pytest.mark.slow
 @given(factors(rank=4))
 @settings(max_examples=15)
 def test_relu_fourth_average_equals_quadrature_in_four_dimensions(A):

@@ -175,6 +175,7 @@ def check_that_nothing_was_lost(program: Program, found: dict, rate: float) -> N
     assert set(finished) == set(rates)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_of_a_running_cluster_loses_no_point(tmp_path):
     """A scheduler and two workers that were there before; nobody starts the killed one again."""
     rates, address = RATES[:8], tmp_path / "scheduler.json"

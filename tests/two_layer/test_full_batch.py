@@ -362,6 +362,7 @@ def test_blocks_of_examples_do_not_change_responses(monkeypatch):
         np.testing.assert_allclose(blocks[name], found[name], atol=1e-13)
 
 
+@pytest.mark.slow
 def test_responses_and_overlaps_obey_the_lemma_of_stein():
     """[A(t+1) − (1 − τκ)A(t)]/τ = Σ_s R_h(t, s)A(s) + R_star(t)T for large D, with all steps recorded.
 

@@ -32,7 +32,13 @@ def with_rate(problem, rate) -> ld.Problem:
     return dataclasses.replace(problem, training=training)
 
 
-@pytest.mark.parametrize("problem", [STREAM, POPULATION], ids=["stream", "population"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(STREAM, id="stream"),
+        pytest.param(POPULATION, id="population", marks=pytest.mark.slow),
+    ],
+)
 def test_the_limit_in_ten_pieces_is_one_solution_to_the_tolerance(problem):
     """Local errors of 1e-9 add up over about a hundred steps, and pieces take more steps than one integration."""
     run = ld.start(problem)

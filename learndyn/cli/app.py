@@ -101,7 +101,7 @@ _add(
     compute.solve,
     "solve mine.toml -o theory.nc",
     "solve mine.toml --rtol 1e-11",
-    "solve deep.toml --option form=rows --option bins=128",
+    "solve deep.toml --method rows --option bins=128",
 )
 _add(
     _PROBLEM,

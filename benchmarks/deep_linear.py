@@ -11,8 +11,8 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks import naive_deep_linear
 from benchmarks.timing import best, row
-from learndyn.deep_linear.setting import setting
-from learndyn.training import impulse_response
+from learndyn.families.deep_linear.setting import setting
+from learndyn.problem.training import impulse_response
 
 
 def problem(steps: int, depth: int = 4, rate=0.02, network=None, data=None) -> ld.Problem:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from learndyn.wide.setting import Setting
+from learndyn.families.wide.setting import Setting
 
 
 def outputs(setting: Setting, damping: float) -> Iterator[np.ndarray]:

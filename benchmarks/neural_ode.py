@@ -15,7 +15,7 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks import one_unit_map
 from benchmarks.timing import best, row
-from learndyn.neural_ode import map
+from learndyn.families.neural_ode.limit import overlap_map as map
 from learndyn.numerics.precision import float64
 
 FIELD = ld.PolynomialField(np.array([[0.0, 0.0], [0.0, 0.8], [0.4, 0.0]]))

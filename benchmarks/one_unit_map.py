@@ -1,7 +1,8 @@
 """The map of a neural ODE with one control, observed at the end, written for that case alone.
 
-The equations of `learndyn.neural_ode.trajectories`, `adjoint` and `map` without sums over units: all of a training step
-is a function of the two numbers Q and m. It is what the general family is measured against.
+The equations of `trajectories`, `adjoint` and `overlap_map` in `learndyn.families.neural_ode.limit`, without sums over
+units: all of a training step is a function of the two numbers Q and m. It is what the general family is measured
+against.
 """
 
 import functools

@@ -13,11 +13,12 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks.deep_linear import growth
 from benchmarks.timing import best, row
+from learndyn.families.two_layer.online.equations import equations
+from learndyn.families.two_layer.reused import equations as reused
+from learndyn.families.two_layer.reused import fixed_point
+from learndyn.families.two_layer.reused.equations import Setting
+from learndyn.families.two_layer.reused.time_grid import time_grid
 from learndyn.numerics.precision import float64
-from learndyn.two_layer import fixed_point, reused
-from learndyn.two_layer.reused import Setting
-from learndyn.two_layer.stream import equations
-from learndyn.two_layer.time_grid import time_grid
 
 LOSSES = ("train_loss", "test_loss")
 STEP = 0.5

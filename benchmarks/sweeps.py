@@ -10,9 +10,9 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks import deep_linear, naive_deep_linear
 from benchmarks.timing import best, row
-from learndyn.deep_linear.setting import setting
-from learndyn.paths import changed
-from learndyn.training import impulse_response
+from learndyn.families.deep_linear.setting import setting
+from learndyn.problem.paths import changed
+from learndyn.problem.training import impulse_response
 
 POINTS = 64
 

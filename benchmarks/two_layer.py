@@ -8,8 +8,8 @@ import numpy as np
 import learndyn as ld
 from benchmarks import naive
 from benchmarks.timing import best, row
+from learndyn.families.two_layer.online.equations import equations
 from learndyn.numerics.precision import float64
-from learndyn.two_layer.stream import equations
 
 SIZE = 784
 

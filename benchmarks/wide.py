@@ -13,11 +13,11 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks.naive_wide import outputs
 from benchmarks.timing import best, row
+from learndyn.families.wide.equations import alternating
+from learndyn.families.wide.equations.linear import solve_linear
+from learndyn.families.wide.equations.sampled import Adjoint, sweep
+from learndyn.families.wide.setting import setting
 from learndyn.numerics.precision import float64
-from learndyn.wide import alternating
-from learndyn.wide.linear import solve_linear
-from learndyn.wide.sampled import Adjoint, sweep
-from learndyn.wide.setting import setting
 
 
 def linear(points: int, steps: int) -> ld.Problem:

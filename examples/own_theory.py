@@ -17,8 +17,8 @@ import learndyn as ld
 from learndyn.core.curves import Curves, Quantity
 from learndyn.core.method import Ensemble, Method, Simulator
 from learndyn.core.progressing import Trainee
-from learndyn.network import Network
-from learndyn.part import field, number
+from learndyn.problem.network import Network
+from learndyn.problem.part import field, number
 
 TABLE = (Quantity("test_loss", ("step",), "test loss ½⟨(y − f)²⟩ on clean labels"),)
 

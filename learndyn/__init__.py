@@ -2,36 +2,16 @@
 
 from importlib.metadata import version
 
-from learndyn.activations import (
-    Activation,
-    Custom,
-    Erf,
-    Formula,
-    Linear,
-    Polynomial,
-    Relu,
-    activation,
-)
-from learndyn.alignment import alignment
-from learndyn.compare import Comparison, compare
+from learndyn.analyses.alignment import alignment
+from learndyn.analyses.exponents import local_exponent
+from learndyn.analyses.grokking import grokking_delay
+from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate, rates_over
+from learndyn.core.compare import Comparison, compare
 from learndyn.core.run import Run, start
 from learndyn.core.simulate import simulate
+from learndyn.core.solution import Solution, load
 from learndyn.core.solve import solve, trace
 from learndyn.core.theory import Theory, register, theories
-from learndyn.data import (
-    Dataset,
-    Observations,
-    Points,
-    Population,
-    PowerLaw,
-    Spectrum,
-    Stream,
-    Teacher,
-)
-from learndyn.deep_linear.ensemble_loss import ensemble_loss
-from learndyn.deep_linear.finite import Descent
-from learndyn.deep_linear.methods import Innovation, LayerNodes, Rows
-from learndyn.deep_linear.network import DeepLinear, ScaledSkip
 from learndyn.errors import (
     CannotCompare,
     FileError,
@@ -42,39 +22,26 @@ from learndyn.errors import (
     NoTheory,
     ProblemError,
 )
-from learndyn.exponents import local_exponent
-from learndyn.grokking import grokking_delay
-from learndyn.neural_ode.fields import CustomField, FormulaField, PolynomialField
-from learndyn.neural_ode.finite import AdjointDescent
-from learndyn.neural_ode.inference import StationaryFlow, inference, stationary_flow
-from learndyn.neural_ode.methods import OverlapMap, TrainingMemory
-from learndyn.neural_ode.network import NeuralODE
-from learndyn.neural_ode.recovery import Recovery, recovery
-from learndyn.numerics.times import linear_times, log_times
-from learndyn.plotting import plot
-from learndyn.problem import Problem
-from learndyn.rates import BestRate, best_rate, largest_stable_rate, rates_over
-from learndyn.solution import Solution, load
-from learndyn.sweeps import Sweep, load_sweep, sweep
-from learndyn.sweeps.pictures import plot_sweep
-from learndyn.training import (
-    Constant,
-    ExponentialDecay,
-    GradientDescent,
-    PerStep,
-    Piecewise,
-    PowerDecay,
-    WarmUp,
-)
-from learndyn.two_layer.finite import SGD, OverlapChain, PopulationDescent
-from learndyn.two_layer.fixed_point import FixedPoint
-from learndyn.two_layer.full_batch import FullBatch
-from learndyn.two_layer.network import TwoLayer
-from learndyn.two_layer.ode import OrderParameterODE
-from learndyn.two_layer.sampling import CausalSampling
-from learndyn.wide.comparison import Approximations, approximations
-from learndyn.wide.finite import WideDescent
-from learndyn.wide.methods import (
+from learndyn.families.deep_linear.ensemble_loss import ensemble_loss
+from learndyn.families.deep_linear.finite import Descent
+from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.families.deep_linear.solve import Innovation, LayerNodes, Rows
+from learndyn.families.neural_ode.fields import CustomField, FormulaField, PolynomialField
+from learndyn.families.neural_ode.finite.descent import AdjointDescent
+from learndyn.families.neural_ode.inference import StationaryFlow, inference, stationary_flow
+from learndyn.families.neural_ode.network import NeuralODE
+from learndyn.families.neural_ode.recovery import Recovery, recovery
+from learndyn.families.neural_ode.solve import OverlapMap, TrainingMemory
+from learndyn.families.two_layer.network import TwoLayer
+from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
+from learndyn.families.two_layer.online.solve import OrderParameterODE
+from learndyn.families.two_layer.reused.finite import FullBatch
+from learndyn.families.two_layer.reused.fixed_point import FixedPoint
+from learndyn.families.two_layer.reused.solve import CausalSampling
+from learndyn.families.wide.comparison import Approximations, approximations
+from learndyn.families.wide.finite import WideDescent
+from learndyn.families.wide.network import Wide
+from learndyn.families.wide.solve import (
     AlternatingIteration,
     GradientIndependence,
     LinearInnovation,
@@ -84,7 +51,40 @@ from learndyn.wide.methods import (
     SampledLayers,
     StaticKernel,
 )
-from learndyn.wide.network import Wide
+from learndyn.numerics.times import linear_times, log_times
+from learndyn.pictures.plotting import plot
+from learndyn.pictures.sweeps import plot_sweep
+from learndyn.problem.activations import (
+    Activation,
+    Custom,
+    Erf,
+    Formula,
+    Linear,
+    Polynomial,
+    Relu,
+    activation,
+)
+from learndyn.problem.data import (
+    Dataset,
+    Observations,
+    Points,
+    Population,
+    PowerLaw,
+    Spectrum,
+    Stream,
+    Teacher,
+)
+from learndyn.problem.problem import Problem
+from learndyn.problem.training import (
+    Constant,
+    ExponentialDecay,
+    GradientDescent,
+    PerStep,
+    Piecewise,
+    PowerDecay,
+    WarmUp,
+)
+from learndyn.sweeps import Sweep, load_sweep, sweep
 
 __version__ = version("learndyn")
 

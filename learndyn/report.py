@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from matplotlib.figure import Figure
 
-from learndyn.compare import Comparison
+from learndyn.core.compare import Comparison
+from learndyn.core.solution import Solution
 from learndyn.core.theory import Theory
-from learndyn.solution import Solution
 
 
 @dataclasses.dataclass(frozen=True)

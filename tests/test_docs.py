@@ -15,20 +15,20 @@ import pytest
 import typer.main
 
 import learndyn as ld
-from learndyn.activations.convert import PLAIN
-from learndyn.activations.formula import FUNCTIONS
-from learndyn.activations.smooth import NAMED
 from learndyn.cli import failures
 from learndyn.cli.app import app
-from learndyn.data import Data
-from learndyn.figures import figures
-from learndyn.network import Network
+from learndyn.families.two_layer.online.equations import equations
+from learndyn.families.two_layer.online.finite import _Chain
 from learndyn.numerics.gaussian import error_moments
 from learndyn.numerics.precision import float64
-from learndyn.part import kinds_of
-from learndyn.training import Constant, Schedule
-from learndyn.two_layer.finite import _Chain
-from learndyn.two_layer.stream import equations
+from learndyn.papers.registry import figures
+from learndyn.problem.activations.convert import PLAIN
+from learndyn.problem.activations.formula import FUNCTIONS
+from learndyn.problem.activations.smooth import NAMED
+from learndyn.problem.data import Data
+from learndyn.problem.network import Network
+from learndyn.problem.part import kinds_of
+from learndyn.problem.training import Constant, Schedule
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

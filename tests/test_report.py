@@ -9,11 +9,11 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 
-from learndyn.compare import Comparison
+from learndyn.core.compare import Comparison
+from learndyn.core.solution import Solution
 from learndyn.core.theory import theories
-from learndyn.problem import Problem
+from learndyn.problem.problem import Problem
 from learndyn.report import Chapter, html_report
-from learndyn.solution import Solution
 
 VOID = {"meta", "img", "br"}
 

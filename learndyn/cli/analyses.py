@@ -49,8 +49,8 @@ def rates(
     The best rate has the smallest test loss at the end of training. A rate is stable if the
     training loss (the test loss where the theory has no other) ends no higher than it started.
     """
-    from learndyn.problem import Problem
-    from learndyn.rates import best_rate, largest_stable_rate, rates_over
+    from learndyn.analyses.rates import best_rate, largest_stable_rate, rates_over
+    from learndyn.problem.problem import Problem
 
     problem = Problem.from_toml(problem_file)
     field, values = (None, []) if over is None else _field_and_values(over)
@@ -106,8 +106,8 @@ def exponent(
     """
     import numpy as np
 
-    from learndyn.exponents import local_exponent
-    from learndyn.solution import load
+    from learndyn.analyses.exponents import local_exponent
+    from learndyn.core.solution import load
 
     _check_files(csv, output)
     solution = load(file)
@@ -143,7 +143,7 @@ def _field_and_values(over: str) -> tuple[str, list]:
 
 
 def _check_files(csv: Path | None, output: Path | None) -> None:
-    from learndyn.plotting import ENDINGS
+    from learndyn.pictures.plotting import ENDINGS
 
     if csv is not None:
         writable_file(csv)
@@ -161,7 +161,7 @@ def _write_csv(path: Path | None, header: list[str], rows: list[tuple]) -> None:
 
 
 def _save(figure, path: Path) -> None:
-    from learndyn.plotting import save_figure
+    from learndyn.pictures.plotting import save_figure
 
     save_figure(figure, path)
     remark(f"picture written to {path}")
@@ -172,7 +172,7 @@ def _rates_figure(data, name: str):
     import numpy as np
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-    from learndyn.plotting import COLOURS, PANEL, Picture
+    from learndyn.pictures.plotting import COLOURS, PANEL, Picture
 
     figure = Picture(figsize=PANEL, layout="constrained")
     panel = figure.subplots()
@@ -210,7 +210,7 @@ def _rates_figure(data, name: str):
 
 def _exponent_figure(data, axis: str):
     """The exponent over time, in a band of its uncertainty."""
-    from learndyn.plotting import COLOURS, PANEL, Picture
+    from learndyn.pictures.plotting import COLOURS, PANEL, Picture
 
     figure = Picture(figsize=PANEL, layout="constrained")
     panel = figure.subplots()

@@ -80,10 +80,10 @@ def figures(
     ] = Path("figures"),
 ) -> None:
     """Make pictures of the papers anew, or list them."""
-    from learndyn.figures import figures as all_figures
-    from learndyn.files import writable_folder
-    from learndyn.plotting import save_figure
-    from learndyn.progress import progress_bar
+    from learndyn.core.files import writable_folder
+    from learndyn.core.progress import progress_bar
+    from learndyn.papers.registry import figures as all_figures
+    from learndyn.pictures.plotting import save_figure
 
     known = {figure.name: figure for figure in all_figures()}
     if not known:

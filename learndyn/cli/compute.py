@@ -42,7 +42,7 @@ def solve(
     save_at: SaveAt = None,
 ) -> None:
     """Compute the learning curve in the limit of a large network, and save it."""
-    from learndyn.problem import Problem
+    from learndyn.problem.problem import Problem
 
     problem = Problem.from_toml(problem_file)
     times = recording_times(save_at, problem)
@@ -74,7 +74,7 @@ def simulate(
     Ctrl-C ends the training early; the networks that were finished are saved.
     """
     from learndyn.core.theory import theory_for
-    from learndyn.problem import Problem
+    from learndyn.problem.problem import Problem
 
     problem = Problem.from_toml(problem_file)
     chosen = method_of(theory_for(problem).simulators, method)

@@ -44,10 +44,10 @@ def demo(
 def _chapter(theory, debug: bool):
     """The chapter of one theory, with whatever was computed before an error, and its exit code."""
     from learndyn.cli.pictures import pictures
-    from learndyn.compare import compare
+    from learndyn.core.compare import compare
     from learndyn.core.simulate import simulate
     from learndyn.core.solve import solve
-    from learndyn.problem import Problem
+    from learndyn.problem.problem import Problem
     from learndyn.report import Chapter
 
     text, found = "", {}

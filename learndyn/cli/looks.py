@@ -33,7 +33,7 @@ def _selected(select: list[str]) -> dict:
 
 def check_look(look: dict, names: list[str]) -> None:
     """Refuse a picture that could not be drawn."""
-    from learndyn.sweeps.pictures import KINDS
+    from learndyn.pictures.sweeps import KINDS
 
     if look["kind"] not in (None, *KINDS):
         raise ProblemError("--kind", look["kind"], f"must be one of {', '.join(KINDS)}")
@@ -45,7 +45,7 @@ def check_look(look: dict, names: list[str]) -> None:
 
 def picture_of(found, observables: list[str] | None, look: dict):
     """The picture of a sweep; an error names the option."""
-    from learndyn.sweeps.pictures import plot_sweep
+    from learndyn.pictures.sweeps import plot_sweep
 
     try:
         return plot_sweep(found, (observables or ["test_loss"])[0], **look)

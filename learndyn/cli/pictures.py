@@ -3,7 +3,7 @@
 
 def pictures(theory, runs, comparison) -> dict:
     """Captions and figures by name: the learning curve, the deviations, the order parameters."""
-    from learndyn.plotting import agreement_panel, plot
+    from learndyn.pictures.plotting import agreement_panel, plot
 
     drawn = {"curve": ("The learning curve.", plot(theory, runs))}
     # Runs without any spread have no standard errors to measure deviations in.

@@ -30,8 +30,8 @@ def compare(
     finite_size: FiniteSize = 1.0,
 ) -> None:
     """Test whether saved runs agree with a saved theory, observable by observable."""
-    from learndyn.compare import compare as comparison_of
-    from learndyn.solution import load
+    from learndyn.core.compare import compare as comparison_of
+    from learndyn.core.solution import load
 
     if csv is not None:
         writable_file(csv)
@@ -78,9 +78,9 @@ def plot(
     The options --kind, --x, --colour, --at and --select are for sweeps, of which one observable
     is drawn.
     """
-    from learndyn.plotting import ENDINGS, save_figure
-    from learndyn.plotting import plot as picture_of
-    from learndyn.solution import load
+    from learndyn.core.solution import load
+    from learndyn.pictures.plotting import ENDINGS, save_figure
+    from learndyn.pictures.plotting import plot as picture_of
 
     writable_file(output, tuple(f".{ending}" for ending in ENDINGS))
     look = look_of(kind, x, colour, at, select)

@@ -54,9 +54,9 @@ def run(
     The folder then holds theory.nc and runs.nc (the curves), comparison.csv and comparison.txt
     (the agreement, observable by observable), curve.png, order_parameters.png and deviations.png.
     """
-    from learndyn.compare import compare
-    from learndyn.files import writable_folder
-    from learndyn.problem import Problem
+    from learndyn.core.compare import compare
+    from learndyn.core.files import writable_folder
+    from learndyn.problem.problem import Problem
 
     problem = Problem.from_toml(problem_file)
     if seeds < 2:
@@ -80,7 +80,7 @@ def run(
 def write_results(folder: Path, theory, runs, comparison) -> None:
     """The comparison as text and table, and the pictures."""
     from learndyn.cli.pictures import pictures
-    from learndyn.plotting import save_figure
+    from learndyn.pictures.plotting import save_figure
 
     write_text(folder / "comparison.csv", comparison.table.to_csv())
     write_text(folder / "comparison.txt", f"{comparison}\n")

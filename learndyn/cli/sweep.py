@@ -119,8 +119,8 @@ def sweep(
     others. The exit code is 1 if some points failed and 3 if all did. `learndyn plot` draws the
     saved sweep.
     """
-    from learndyn.plotting import ENDINGS, save_figure
-    from learndyn.problem import Problem
+    from learndyn.pictures.plotting import ENDINGS, save_figure
+    from learndyn.problem.problem import Problem
     from learndyn.sweeps import sweep as sweep_of
 
     problem = Problem.from_toml(problem_file)

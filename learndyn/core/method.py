@@ -11,7 +11,7 @@ from learndyn.core.curves import Curves
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.errors import NoTheory
-from learndyn.part import Part
+from learndyn.problem.part import Part
 
 Way = Literal["threads", "alone", "processes"]
 """How several problems are best solved at a time: on threads (what releases Python's lock), one after the other (what

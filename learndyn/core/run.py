@@ -11,13 +11,13 @@ from learndyn.core.method import Ensemble, Method, Simulator
 from learndyn.core.progressing import Progressing, Trainee
 from learndyn.core.record import Record
 from learndyn.core.simulate import require_memory_for, simulation_of
+from learndyn.core.solution import Solution
 from learndyn.core.solve import solution_of
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import LearndynError, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.part import Part, number, same, whole
-from learndyn.paths import SECTIONS
-from learndyn.solution import Solution
+from learndyn.problem.part import Part, number, same, whole
+from learndyn.problem.paths import SECTIONS
 
 
 def start(problem, size: int | None = None, seed: int = 0, *, method=None) -> "Run":

@@ -7,17 +7,17 @@ import numpy as np
 
 from learndyn.core.curves import Curves, side_by_side
 from learndyn.core.evidence import versions
+from learndyn.core.memory import require_memory
 from learndyn.core.method import Ensemble, Simulator
+from learndyn.core.progress import progress_bar
 from learndyn.core.progressing import Diverged, Report, of_states
 from learndyn.core.record import Record
+from learndyn.core.solution import Solution
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import Interrupted
-from learndyn.memory import require_memory
 from learndyn.numerics.precision import float64
-from learndyn.part import whole
-from learndyn.progress import progress_bar
-from learndyn.solution import Solution
+from learndyn.problem.part import whole
 
 
 def simulate(

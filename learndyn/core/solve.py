@@ -8,14 +8,14 @@ import jax.numpy as jnp
 from learndyn.core.curves import Curves
 from learndyn.core.evidence import versions
 from learndyn.core.method import Method
+from learndyn.core.progress import progress_bar
 from learndyn.core.record import Record
+from learndyn.core.solution import Solution, as_dataset
+from learndyn.core.symmetry import with_symmetry
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import LearndynError
 from learndyn.numerics.precision import float64
-from learndyn.part import traced, whole
-from learndyn.progress import progress_bar
-from learndyn.solution import Solution, as_dataset
-from learndyn.symmetry import with_symmetry
+from learndyn.problem.part import traced, whole
 
 
 def solve(

@@ -16,9 +16,9 @@ import numpy as np
 import xarray as xr
 
 from learndyn.core.evidence import to_json
+from learndyn.core.files import write_atomically
 from learndyn.errors import FileError, LearndynError
-from learndyn.files import write_atomically
-from learndyn.problem import Problem
+from learndyn.problem.problem import Problem
 
 VERSION = 2
 """Of the files that are written. Version 1 is that of learndyn 0.1, in which axes of length one were left out."""

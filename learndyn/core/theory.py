@@ -19,7 +19,7 @@ from learndyn.core.record import Record
 from learndyn.errors import NoTheory, ProblemError
 
 if TYPE_CHECKING:
-    from learndyn.symmetry import SymmetricStart
+    from learndyn.core.symmetry import SymmetricStart
 
 
 class Theory(abc.ABC):

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from learndyn.activations import Activation, Erf, Linear, Polynomial, Relu
 from learndyn.errors import ProblemError
 from learndyn.numerics.erf import ErfIntegrals
 from learndyn.numerics.factor import psd_factor
@@ -27,6 +26,7 @@ from learndyn.numerics.pair_grid import pair_averages, pair_products
 from learndyn.numerics.polynomial import MAX_DEGREE, PolynomialIntegrals
 from learndyn.numerics.relu import ReluIntegrals
 from learndyn.numerics.rules import Rule, gaussian_rule
+from learndyn.problem.activations import Activation, Erf, Linear, Polynomial, Relu
 
 __all__ = [
     "I2",

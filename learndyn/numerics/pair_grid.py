@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from learndyn.activations import Activation
 from learndyn.numerics.arcsin import root, safe_inverse_root
 from learndyn.numerics.relu import correlations
 from learndyn.numerics.rules import Rule
+from learndyn.problem.activations import Activation
 
 
 class PairAverages(NamedTuple):

@@ -13,9 +13,9 @@ from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import ProblemError, nearest
-from learndyn.part import Part, plain, whole
-from learndyn.paths import changed, check_paths
-from learndyn.problem import Problem
+from learndyn.problem.part import Part, plain, whole
+from learndyn.problem.paths import changed, check_paths
+from learndyn.problem.problem import Problem
 
 RESERVED = {"seed", "step", "time", "step2", "time2"}
 

@@ -18,12 +18,12 @@ from learndyn.core.curves import Curves
 from learndyn.core.method import Method
 from learndyn.core.simulate import simulate
 from learndyn.core.storage import Point
+from learndyn.core.symmetry import with_symmetry
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads
 from learndyn.errors import LearndynError, UnknownObservable, nearest
 from learndyn.numerics.precision import float64
 from learndyn.sweeps.plan import Task
-from learndyn.symmetry import with_symmetry
 
 TOGETHER = 64
 """Problems of one shape that are solved in one call."""

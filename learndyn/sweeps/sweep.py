@@ -13,21 +13,13 @@ import xarray as xr
 from learndyn.core import storage
 from learndyn.core.conversion import from_version_1
 from learndyn.core.evidence import to_json, versions
+from learndyn.core.progress import progress_bar
 from learndyn.core.storage import Point
 from learndyn.core.theory import theory_for
 from learndyn.errors import ProblemError
-from learndyn.part import boolean, plain, whole
-from learndyn.problem import Problem
-from learndyn.progress import progress_bar
-from learndyn.sweeps.plan import (
-    Axis,
-    Task,
-    axes_of,
-    can_be_stored,
-    problems_of,
-    runs_of,
-    tasks_of,
-)
+from learndyn.problem.part import boolean, plain, whole
+from learndyn.problem.problem import Problem
+from learndyn.sweeps.plan import Axis, Task, axes_of, can_be_stored, problems_of, runs_of, tasks_of
 from learndyn.sweeps.run import run_all
 from learndyn.sweeps.store import Store
 

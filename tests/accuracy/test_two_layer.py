@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.activations import Erf
+from learndyn.families.two_layer.online import solve as ode
 from learndyn.numerics.gaussian import error_moments, rule_moments
 from learndyn.numerics.precision import float64
 from learndyn.numerics.rules import gaussian_rule
-from learndyn.two_layer import ode
+from learndyn.problem.activations import Erf
 from tests import problems
 from tests.accuracy.measures import check_mean_square_z, check_ratios, mean_square_z, ratios
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.batches import pseudovalues
+from learndyn.core.batches import pseudovalues
+from learndyn.families.wide.equations import approximations
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.wide import approximations
 from tests import problems
 from tests.accuracy.measures import check_mean_square_z, check_ratios, mean_square_z, ratios
 

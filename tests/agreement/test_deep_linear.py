@@ -97,7 +97,7 @@ def test_ensembles_agree_with_training(data):
 
 def test_responses_agree_with_the_label_noise_in_the_errors():
     """Δ = R_Δ (X v-part + σε), so ⟨Δ(t) ε⟩ = σ Σ_s R_Δ(t, s): a response, measured without perturbing anything."""
-    from learndyn.deep_linear import finite
+    from learndyn.families.deep_linear import finite
     from learndyn.numerics.precision import float64
 
     setting, size = SETTINGS["plain"], 500

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 import learndyn.cli
 from learndyn.core.theory import theories
-from learndyn.figures import PaperFigure, registered_alone
-from learndyn.problem import Problem
+from learndyn.papers.registry import PaperFigure, registered_alone
+from learndyn.problem.problem import Problem
 
 COMMANDS = [
     "new",

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import learndyn
-from learndyn.solution import load
+from learndyn.core.solution import load
 
 COMMAND = [sys.executable, "-c", "from learndyn.cli import main; main()"]
 

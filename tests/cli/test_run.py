@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from learndyn.core.simulate import simulate
+from learndyn.core.solution import load
 from learndyn.errors import NotConverged
-from learndyn.problem import Problem
-from learndyn.solution import load
+from learndyn.problem.problem import Problem
 
 RESULTS = {"theory.nc", "runs.nc", "comparison.csv", "comparison.txt"}
 PICTURES = {"curve.png", "order_parameters.png", "deviations.png"}

@@ -11,8 +11,8 @@ import learndyn as ld
 from learndyn.core.curves import Quantity
 from learndyn.core.method import Ensemble
 from learndyn.core.theory import registered, theory_for
-from learndyn.deep_linear.finite import Descent, Networks, spec
-from learndyn.deep_linear.methods import Rows
+from learndyn.families.deep_linear.finite import Descent, Networks, spec
+from learndyn.families.deep_linear.solve import Rows
 from tests import problems
 from tests.fakes import instead_of
 

@@ -9,7 +9,7 @@ import learndyn as ld
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import registered, theories, theory_for
-from learndyn.figures import PaperFigure, figures, registered_alone
+from learndyn.papers.registry import PaperFigure, figures, registered_alone
 from tests import problems
 from tests.fakes import Fake, curves
 

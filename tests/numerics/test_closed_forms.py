@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, ndtr
 
-from learndyn.activations import Erf, Linear, Polynomial, Relu
 from learndyn.numerics.gaussian import I2, I3, I4, J2
 from learndyn.numerics.precision import float64
+from learndyn.problem.activations import Erf, Linear, Polynomial, Relu
 
 CUBIC = Polynomial([0.3, -0.5, 0.7, 0.2])
 QUARTIC = Polynomial([0.1, 1.0, -0.4, 0.3, 0.2])

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learndyn.activations import Erf, Formula, Linear, Named, Polynomial, Relu
 from learndyn.errors import ProblemError
 from learndyn.numerics.gaussian import (
     I2,
@@ -16,11 +15,12 @@ from learndyn.numerics.gaussian import (
     J2,
     closed_form,
     error_moments,
-    gaussian_rule,
     loss,
     rule_moments,
 )
 from learndyn.numerics.precision import float64
+from learndyn.numerics.rules import gaussian_rule
+from learndyn.problem.activations import Erf, Formula, Linear, Named, Polynomial, Relu
 
 CUBIC = Polynomial([0.3, -0.5, 0.7, 0.2])
 QUADRATIC = Polynomial([-0.2, 0.4, 0.5])

@@ -11,12 +11,12 @@ import learndyn as ld
 from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.errors import LearndynError, NotConverged, UnknownObservable
+from learndyn.families.two_layer.online.solve import OrderParameterODE
 from learndyn.numerics.precision import float64
-from learndyn.paths import changed
+from learndyn.problem.paths import changed
 from learndyn.sweeps import run
 from learndyn.sweeps.plan import Runs, Task
 from learndyn.sweeps.run import _ways, compute, compute_together, run_all, shape_of
-from learndyn.two_layer.ode import OrderParameterODE
 from tests import problems
 from tests.fakes import decay, number_of, told_apart
 

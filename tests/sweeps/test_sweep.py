@@ -10,7 +10,7 @@ import xarray as xr
 
 import learndyn as ld
 from learndyn.errors import FileError, NotConverged, ProblemError, UnknownObservable
-from learndyn.paths import changed
+from learndyn.problem.paths import changed
 from tests import problems
 from tests.fakes import number_of, told_apart
 

@@ -1,0 +1,1 @@
+"""Numbers that one reads off learning curves."""

@@ -1,0 +1,228 @@
+"""Starts that are exactly symmetric: the limit stays symmetric for ever, finite networks leave.
+
+A family says which mirrors leave the start of a problem unchanged (`Theory.symmetries`). Finite networks differ from
+the limit by fluctuations of order 1/√N, which have a part across the mirror. Whether that part grows, and how fast, is
+measured: the theory is solved once more from a start moved a little in a generic direction, and the part of the
+difference across the mirror is followed as long as it is small. It obeys the linear equations along the symmetric
+solution, so it ends up growing as exp(rate · t) if there is an unexcited growing direction at all. Fluctuations have
+then grown to order one after about
+
+    ln(√N)/rate = ln N/(2 · rate).
+
+Only starts that are symmetric to the last digit cost the second solution.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from learndyn.core.curves import Curves
+from learndyn.core.method import Method
+from learndyn.core.record import Record
+from learndyn.core.symmetry_words import sentences
+from learndyn.core.theory import Theory
+from learndyn.errors import NotConverged, NotEnoughMemory
+from learndyn.numerics.times import DEFAULT_COUNT
+
+MOVED = 1e-8
+"""How far the start is moved: far above rounding errors, and small enough for ten e-foldings of linear growth."""
+SMALL = 1e-3
+"""Differences below this fraction of the largest order parameter obey the linear equations to that accuracy."""
+MATTERS = 0.5 * math.log(100)
+"""Growth that takes fluctuations 1/√N to order one in a network of 100, the smallest for which a limit is of use.
+Symmetries across which less grows during the training are not worth a word."""
+LEFT = 0.1
+"""A batch of samples has left the symmetric state where it is off by this fraction of the largest order parameter."""
+ENOUGH = 8
+"""Records on which a rate can be read off; where growth is faster, an earlier part of the training is looked at."""
+
+
+class Mirror(NamedTuple):
+    """A signed permutation of a vector of order parameters, x_k → sign_k · x_order(k)."""
+
+    order: np.ndarray
+    sign: np.ndarray
+
+    def across(self, states: np.ndarray) -> np.ndarray:
+        """The part of states (last axis) that the mirror reverses, twice."""
+        return states - self.sign * states[..., self.order]
+
+    def errors(self, errors: np.ndarray) -> np.ndarray:
+        """The errors of this part, from independent ones of the states."""
+        alone = self.order == np.arange(len(self.order))
+        return np.where(alone, (1 - self.sign) * errors, np.hypot(errors, errors[..., self.order]))
+
+
+class Symmetry(NamedTuple):
+    """Mirrors that leave a start unchanged, and why in words that complete "the start is exactly symmetric: …"."""
+
+    words: str
+    mirrors: tuple[Mirror, ...]
+
+    def distance(self, states: np.ndarray) -> np.ndarray:
+        """How far each state is from being symmetric."""
+        squares = [np.sum(mirror.across(states) ** 2, axis=-1) for mirror in self.mirrors]
+        return np.sqrt(np.sum(squares, axis=0)) / 2
+
+    def scatter(self, errors: np.ndarray) -> np.ndarray:
+        """The same for independent errors of the order parameters."""
+        squares = [np.sum(mirror.errors(errors) ** 2, axis=-1) for mirror in self.mirrors]
+        return np.sqrt(np.sum(squares, axis=0)) / 2
+
+
+class SymmetricStart(NamedTuple):
+    """What a family says of a start with symmetries.
+
+    `states` turns observables into order parameters (records × order parameters), `moved` gives the problem with its
+    start moved by so much in a generic direction that is open to finite networks. It is None where other starts meet
+    other samples, so that two solutions cannot be told apart by their starts; their observables have errors.
+
+    `sampled` says that the theory uses samples or quadrature points, which are not symmetric; `exact_runs` that finite
+    networks start with exactly the order parameters of the limit and are trained without noise.
+    """
+
+    symmetries: list[Symmetry]
+    states: Callable[[dict[str, np.ndarray]], np.ndarray]
+    moved: Callable[[float], object] | None
+    sampled: bool = False
+    exact_runs: bool = False
+
+
+class Growth(NamedTuple):
+    """How a small part across a symmetry grows: its rate, and the largest logarithm of its growth in the training."""
+
+    rate: float
+    logarithm: float
+    look_until: float | None
+    """None, or the time up to which to look again, more closely."""
+
+
+def with_symmetry(
+    theory: Theory, problem, method: Method, record: Record, seed: int, curves: Curves
+) -> Curves:
+    """The curves, with what is to be said of a symmetric start in their evidence."""
+    start = theory.symmetries(problem)
+    if start is None or not np.any(curves.times):
+        return curves
+    symbol = theory.size_symbol
+    if start.moved is None:
+        return _with_evidence(curves, _left_by_samples(start, curves), symbol)
+
+    def solve(asked, times) -> Curves:
+        return theory.solve(asked, method, record.moved_to(times), seed)
+
+    try:
+        growths = _growths(solve, problem, start, curves, reuse=not record.chosen)
+    except (NotConverged, NotEnoughMemory) as error:
+        unknown = {"symmetry": start.symmetries[0].words, "rate": None, "unknown": str(error)}
+        return _with_evidence(curves, unknown, symbol)
+    growing = [
+        (growth, symmetry)
+        for growth, symmetry in zip(growths, start.symmetries, strict=True)
+        if growth.logarithm >= MATTERS
+    ]
+    if not growing:
+        return curves
+    fastest = max(growth.rate for growth, _ in growing)
+    # Equal rates differ in their last digits; then the first symmetry, the most general one, is named.
+    growth, symmetry = next(one for one in growing if one[0].rate > 0.99 * fastest)
+    found = {
+        "symmetry": symmetry.words,
+        "others": [other.words for _, other in growing if other is not symmetry],
+        "rate": growth.rate,
+        "axis": curves.axis,
+        "growth": growth.logarithm,
+        "exact_runs": start.exact_runs,
+        "sampled": start.sampled,
+        "left_at": _left_at(symmetry, start, curves),
+    }
+    return _with_evidence(curves, found, symbol)
+
+
+def _with_evidence(curves: Curves, found: dict | None, symbol: str) -> Curves:
+    """Curves that say what was found out about their start, also as a warning."""
+    if found is None:
+        return curves
+    warnings = [*curves.evidence.get("warnings", []), *sentences(found, symbol)]
+    return curves.told(symmetric_start=found, warnings=warnings)
+
+
+def _left_by_samples(start: SymmetricStart, curves: Curves) -> dict | None:
+    """What is to be said where each batch of samples leaves the symmetric state in its own way; None if none does.
+
+    The distance of a single batch is that of the mean and the scatter between batches, which the error bars show.
+    """
+    batches = curves.evidence["batches"]
+    states = start.states(curves.arrays)
+    higher = {name: curves[name] + error for name, error in curves.errors.items()}
+    errors = start.states(curves.arrays | higher) - states
+    for symmetry in start.symmetries:
+        scatter = np.sqrt(batches - 1) * symmetry.scatter(errors)
+        distance = np.hypot(symmetry.distance(states), scatter)
+        left = np.flatnonzero(distance > LEFT * np.max(np.abs(states)))
+        if left.size:
+            at = float(curves.times[left[0]])
+            found = {"symmetry": symmetry.words, "others": [], "rate": None, "axis": curves.axis}
+            return found | {"sampled": True, "left_at": at}
+    return None
+
+
+def _growths(solve, problem, start: SymmetricStart, curves: Curves, reuse: bool) -> list[Growth]:
+    """The growth across each symmetry, from one solution next to that of the problem, or from ever shorter ones."""
+    assert start.moved is not None
+    elsewhere, times, base = start.moved(MOVED), curves.times, curves
+    if not reuse:
+        times = _records(times[-1], curves.axis)
+        base = solve(problem, times)
+    while True:
+        states, others = (start.states(one.arrays) for one in (base, solve(elsewhere, times)))
+        count = min(len(states), len(others))
+        growths = [
+            _growth(symmetry, times[:count], states[:count], others[:count], start.sampled)
+            for symmetry in start.symmetries
+        ]
+        until = max(growths, key=lambda growth: growth.rate).look_until
+        if until is None or len(_records(until, curves.axis)) <= ENOUGH:
+            return growths
+        times = _records(until, curves.axis)
+        base = solve(problem, times)
+
+
+def _records(end: float, axis: str) -> np.ndarray:
+    times = np.linspace(0, end, DEFAULT_COUNT)
+    return np.unique(np.rint(times).astype(np.int64)) if axis == "step" else times
+
+
+def _growth(symmetry: Symmetry, times, states, others, sampled: bool) -> Growth:
+    """The growth of the distance between two solutions across a symmetry."""
+    apart = symmetry.distance(others - states)
+    large = np.flatnonzero(apart > SMALL * np.max(np.abs(states)))
+    # One record beyond the linear growth is looked at where there would be only the start else.
+    last = max(int(large[0]) - 1, 1) if large.size else len(apart) - 1
+    if not np.all(apart[: last + 1] > 0):
+        return Growth(0.0, 0.0, None)
+    logarithm = np.log(apart[: last + 1])
+    rise = logarithm - np.minimum.accumulate(logarithm)
+    top = int(np.argmax(rise))
+    lowest = int(np.argmin(logarithm[: top + 1]))
+    # The second half: what precedes it is the way to where the growth happens, and directions that do not grow.
+    half = lowest + int(np.argmax(rise[lowest : top + 1] >= rise[top] / 2))
+    first = min(half, max(top - 2, lowest))
+    if top == first:
+        return Growth(0.0, 0.0, None)
+    rate = float(np.polyfit(times[first : top + 1], logarithm[first : top + 1], 1)[0])
+    coarse = large.size > 0 and top - lowest < ENOUGH
+    until = float(times[large[0]]) if coarse and large[0] < len(times) - 1 else None
+    # The base solution must be symmetric itself, unless its samples are not: else the equations are not symmetric.
+    broken = np.any(symmetry.distance(states[: last + 1]) > 0.01 * apart[: last + 1])
+    total = 0.0 if broken and not sampled else float(np.log(np.max(apart[lowest:]) / apart[lowest]))
+    return Growth(rate, total, until)
+
+
+def _left_at(symmetry: Symmetry, start: SymmetricStart, curves: Curves) -> float | None:
+    """The first record at which the theory itself is visibly off the symmetry, by rounding errors or its samples."""
+    states = start.states(curves.arrays)
+    off = np.flatnonzero(symmetry.distance(states) > SMALL * np.max(np.abs(states)))
+    return float(curves.times[off[0]]) if off.size else None

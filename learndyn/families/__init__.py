@@ -1,0 +1,1 @@
+"""The families of theory; importing one registers its theories."""

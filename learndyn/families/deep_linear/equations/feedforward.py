@@ -1,0 +1,415 @@
+"""The row recursion: correlation and response functions of a deep linear network, row by row in training time.
+
+Every layer ℓ = 1 … L, and every input mode k, is a pair of Gaussian fields over training time,
+
+    h = u + M g,    g = r + K h,    u ~ N(0, S_u),  r ~ N(0, S_r),
+
+with M lower triangular and K strictly so. Its functions are H_u = ∂h/∂u, H_r = ∂h/∂r, G_u = ∂g/∂u, C_h = ⟨hh⟩, C_g =
+⟨gg⟩ and F = ⟨hg⟩; row t of each follows from the rows before it (`backward`, then `forward`), by the identities
+
+    ⟨h(s) g(t)⟩ = ⟨h(s) r(t)⟩ + Σ_t' C_h(s, t') K(t, t'),    ⟨h(t) g(s)⟩ = ⟨u(t) g(s)⟩ + Σ_t' M(t, t') C_g(t', s).
+
+**Increments.** Backward fields are kept as g̃(0) = g(0), g̃(t) = (g(t) − g(0))/γ_0, that is g = Γ g̃: all numbers
+then stay of order one in the lazy limit γ_0 → 0, where g(t) − g(0) = O(γ_0) and differences of C_g would lose their
+digits. In these variables, with d(t) the decay of an undriven weight, `a` = (0, d(1), d(2), …), `b` = (1, (d(1) −
+1)/γ_0, …), and `mix(C)(t, s) = a_t a_s C(t, s) + a_t b_s C(t, 0) + b_t a_s C(0, s) + b_t b_s C(0, 0)`:
+
+    layer ℓ:   K = ρ_ℓ (d(t) G_u^{ℓ+1} d(s) + κ∘C_g^{ℓ+1}),    S_r = ρ_ℓ mix(C̃_g^{ℓ+1}),    S_u = d(t) C_h^{ℓ−1} d(s),
+               M = d(t) H_r^{ℓ−1} E + γ_0 (κ∘C_h^{ℓ−1}) Γ,     with E the matrix of mix: E(s, s) = a_s, E(s, 0) = b_s;
+    layer L:   K = κ,  S_r(t, s) = b_t b_s  (the readout);
+    layer 1:   H_r^0 E → −(1/ν_L) Σ_k ω_k λ_k H_r^k E_0;
+    mode k:    K = −λ_k A,  A = ρ_0 (d(t) G_u^1 d(s) + κ∘C_g^1),  S_r = λ_k (⟨w*w*⟩_k + (ρ_0/ν_L) mix_0(C̃_g^1)),
+               M = R_Δ,  S_u = C_u;  its fields are h^0_k/√λ_k and √λ_k v_k,
+
+where E_0 and mix_0 have b = (d − 1)/γ_0 if centred and d/γ_0 if not (1/γ_0 at t = 0 if not centred). The data close
+the system: C_v = Σ_k ω_k C_g^k, R_vu = Σ_k ω_k G_u^k, and R_Δ, C_u as in `_data_row`.
+
+Several outputs c make time a composite index i = (t, c), of which "0" is (0, c). Cost: 11 products of a row or column
+with a triangle for each pair and row, O((L + K) T³) in all, and 8 (L + K) T² numbers. Bordelon & Pehlevan 2025, with
+the corrections listed in the docs.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from learndyn.families.deep_linear.equations import scratch
+from learndyn.families.deep_linear.setting import DATASET, STREAM, Setting
+from learndyn.numerics.lower import (
+    both_sides_of_lower,
+    compiled,
+    full_times_column,
+    lower_times_column,
+    row_times_full,
+    row_times_lower,
+    symmetric_times_column,
+)
+
+HU, HR, GU, CH, CG, F = range(6)
+M, K = range(2)
+
+# Calls that pass all weights would take a tenth of a run of 25 steps.
+inlined = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True, forceinline=True)
+
+
+class Rows(NamedTuple):
+    """Everything computed so far, n = T × outputs.
+
+    `pairs[p]` holds H_u, H_r, G_u, C_h, C̃_g, F of the input modes (p < modes) and of the hidden layers after them;
+    `kernels[ℓ]` holds M and K of layer ℓ, and for ℓ = 0 those of all modes, R_Δ and −A. `C_Delta` is C_Δ.
+    """
+
+    pairs: np.ndarray
+    kernels: np.ndarray
+    C_Delta: np.ndarray
+
+
+class Weights(NamedTuple):
+    """The training rule and the constants of the recursion, for compiled code.
+
+    `increments` and `ones` are γ_0 and 1 at every step: the weights a, b with which mix(C̃_g) = C_g.
+    """
+
+    kappa: np.ndarray
+    d: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    b_input: np.ndarray
+    gamma: float
+    rho: np.ndarray
+    inverse_width: float
+    data: int
+    inverse_data: float
+    noise_square: float
+    lam: np.ndarray
+    omega: np.ndarray
+    gram: np.ndarray
+    outputs: int
+    increments: np.ndarray
+    ones: np.ndarray
+
+
+def empty_rows(setting: Setting, steps: int) -> Rows:
+    """Room for steps 0 … `steps`."""
+    n, L, modes = (steps + 1) * setting.outputs, setting.depth, len(setting.lam)
+    return Rows(np.zeros((modes + L, 6, n, n)), np.zeros((L + 1, 2, n, n)), np.zeros((n, n)))
+
+
+def memory(setting: Setting, steps: int) -> float:
+    """Bytes that `empty_rows` takes."""
+    n, L, modes = (steps + 1) * setting.outputs, setting.depth, len(setting.lam)
+    return 8.0 * n * n * (6 * (modes + L) + 2 * (L + 1) + 1)
+
+
+def weights(setting: Setting, kappa, d) -> Weights:
+    """The constants of the recursion for the impulse response κ and the undriven weight d of a training rule."""
+    d = np.asarray(d, dtype=float)
+    lost = np.where(d == 1.0, 0.0, (d - 1.0) / setting.gamma)
+    offset = 0.0 if setting.centered else 1.0 / setting.gamma
+    return Weights(
+        kappa=np.ascontiguousarray(kappa, dtype=float),
+        d=d,
+        a=np.concatenate([[0.0], d[1:]]),
+        b=np.concatenate([[1.0], lost[1:]]),
+        b_input=lost + offset,
+        gamma=setting.gamma,
+        rho=setting.rho,
+        inverse_width=setting.inverse_width,
+        data=setting.data,
+        inverse_data=setting.inverse_data,
+        noise_square=setting.noise**2,
+        lam=setting.lam,
+        omega=setting.omega,
+        gram=np.ascontiguousarray(setting.gram),
+        outputs=setting.outputs,
+        increments=np.full(len(d), setting.gamma),
+        ones=np.ones(len(d)),
+    )
+
+
+def errors(rows: Rows, w: Weights, first: int, last: int) -> np.ndarray:
+    """Σ_c C_v(t, t) for the steps `first` … `last` − 1."""
+    each = np.diagonal(rows.pairs[: len(w.lam), CG], axis1=1, axis2=2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = w.omega @ each[:, first * w.outputs : last * w.outputs]
+        return total.reshape(last - first, w.outputs).sum(axis=1)
+
+
+@inlined
+def _step(j, Nc):
+    """t of the composite index j = (t, c); a division only where there is more than one output."""
+    return j if Nc == 1 else j // Nc
+
+
+@inlined
+def _zero(j, Nc):
+    """The composite index (0, c) of j = (t, c)."""
+    return 0 if Nc == 1 else j % Nc
+
+
+@inlined
+def mix(C, i, w, a, b, factor, out):
+    """out[j] = factor · mix(C)(i, j) for j ≤ i, with weights a, b at each step."""
+    Nc = w.outputs
+    zero_i = i % Nc
+    a_i, b_i = a[i // Nc], b[i // Nc]
+    for j in range(i + 1):
+        zero_j, s = _zero(j, Nc), _step(j, Nc)
+        high, low = max(zero_i, zero_j), min(zero_i, zero_j)
+        value = b_i * b[s] * C[high, low]
+        if s > 0:
+            value += b_i * a[s] * C[j, zero_i]
+        if i >= Nc:
+            value += a_i * b[s] * C[i, zero_j]
+            if s > 0:
+                value += a_i * a[s] * C[i, j]
+        out[j] = factor * value
+
+
+@inlined
+def _times_mixing(row, i, w, a, b, factor, out):
+    """out = factor · row E: out[j] = a_j row[j] for steps after 0, out[(0, c)] = Σ_s b_s row[(s, c)]."""
+    Nc = w.outputs
+    for c in range(min(Nc, i + 1)):
+        out[c] = 0.0
+    for j in range(i + 1):
+        s = _step(j, Nc)
+        if s > 0:
+            out[j] = factor * a[s] * row[j]
+        out[_zero(j, Nc)] += factor * b[s] * row[j]
+
+
+@inlined
+def _add_learning(C_row, i, w, m):
+    """m += γ_0 (κ∘C) Γ in row i, from row i of C."""
+    Nc = w.outputs
+    t, gamma = i // Nc, w.gamma
+    for j in range(t * Nc):
+        s = _step(j, Nc)
+        value = gamma * w.kappa[t, s] * C_row[j]
+        m[_zero(j, Nc)] += value
+        if s > 0:
+            m[j] += gamma * value
+
+
+@compiled
+def backward(i, k, sr, pair, K_matrix, K_scale, work):
+    """Row i of G_u, C_g and column i of F, from row i of K (`k`) and of S_r (`sr`)."""
+    P, f = work[scratch.IMAGE], work[scratch.FIELD]
+    KP, kF = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
+    row_times_lower(k, pair[HU], i, pair[GU, i])
+    lower_times_column(pair[HR], sr, i, P)
+    symmetric_times_column(pair[CH], k, i, f, KP)
+    lower_times_column(K_matrix, P, i, KP)
+    row_times_full(k, pair[F], i, i, kF)
+    diagonal = sr[i]
+    for s in range(i):
+        f[s] += P[s]
+        pair[F, s, i] = f[s]
+        pair[CG, i, s] = sr[s] + K_scale * KP[s] + kF[s]
+        diagonal += k[s] * (P[s] + f[s])
+    pair[CG, i, i] = diagonal
+
+
+@compiled
+def forward(i, su, pair, M_matrix, work):
+    """Row i of H_u, H_r, F and C_h, from row i of M and of S_u (`su`)."""
+    e, m = i + 1, M_matrix[i]
+    q, w, Fm = work[scratch.IMAGE], work[scratch.FIELD], work[scratch.PRODUCT]
+    both_sides_of_lower(m, pair[GU], su, e, pair[HU, i], q)
+    pair[HU, i, i] += 1.0
+    both_sides_of_lower(pair[HU, i], M_matrix, q, e, pair[HR, i], w)
+    symmetric_times_column(pair[CG], m, e, pair[F, i], Fm)
+    diagonal = su[i] + w[i]
+    for s in range(e):
+        pair[F, i, s] += q[s]
+        diagonal += m[s] * pair[F, i, s]
+    full_times_column(pair[F], m, i, e, Fm)
+    for s in range(i):
+        pair[CH, i, s] = su[s] + w[s] + Fm[s]
+    pair[CH, i, i] = diagonal
+
+
+@compiled
+def forward_identity(i, su, pair):
+    """`forward` where M = 1 and u is not correlated in time: fresh examples, or the population."""
+    for s in range(i):
+        pair[HU, i, s] = pair[GU, i, s]
+        pair[HR, i, s] = pair[GU, i, s]
+        pair[F, i, s] = pair[CG, i, s]
+        pair[CH, i, s] = su[s] + pair[F, s, i]
+    pair[HU, i, i] = 1.0
+    pair[HR, i, i] = 1.0
+    pair[F, i, i] = pair[CG, i, i]
+    pair[CH, i, i] = su[i] + pair[CG, i, i]
+
+
+@compiled
+def totals(rows, which, i, powers, out):
+    """out[j] = Σ_k powers[k] (function `which` of mode k)[i, j]."""
+    for j in range(i + 1):
+        out[j] = 0.0
+    for k in range(len(powers)):
+        for j in range(i + 1):
+            out[j] += powers[k] * rows.pairs[k, which, i, j]
+
+
+@compiled
+def errors_row(i, source, rv, R_Delta, C_Delta, work):
+    """Row i of C_Δ = R_Δ (source) R_Δᵀ, with `rv` row i of R_vu/α."""
+    y, rvC, unused = work[scratch.FIELD], work[scratch.PRODUCT], work[scratch.UNUSED]
+    lower_times_column(R_Delta, source, i + 1, y)
+    symmetric_times_column(C_Delta, rv, i, rvC, unused)
+    diagonal = y[i]
+    for j in range(i):
+        C_Delta[i, j] = y[j] + rvC[j]
+        diagonal += rv[j] * C_Delta[i, j]
+    C_Delta[i, i] = diagonal
+
+
+@compiled
+def _data_row(i, rows, w, su, work):
+    """Row i of R_Δ (into M of the modes) and of C_u (into `su`).
+
+    A reused dataset: R_Δ = (1 − R_vu/α)⁻¹, C_Δ = R_Δ (C_v + σ²) R_Δᵀ, C_u = C_Δ/α. Fresh examples: R_Δ = 1 and
+    C_u(t, t') = δ_tt' (C_v + σ²)/α_B. The population: R_Δ = 1, C_u = 0.
+    """
+    Nc = w.outputs
+    R_Delta, C_Delta = rows.kernels[0, M], rows.C_Delta
+    source = work[scratch.ERROR_SOURCE]
+    totals(rows, CG, i, w.omega, source)
+    for j in range(i % Nc, i + 1, Nc):
+        source[j] += w.noise_square
+    R_Delta[i, i] = 1.0
+    if w.data != DATASET:
+        block = (i // Nc) * Nc
+        for j in range(i + 1):
+            su[j] = w.inverse_data * source[j] if w.data == STREAM and j >= block else 0.0
+        return
+    rv = work[scratch.FEEDBACK]
+    totals(rows, GU, i, w.omega, rv)
+    for j in range(i + 1):
+        rv[j] *= w.inverse_data
+    row_times_lower(rv, R_Delta, i, R_Delta[i])
+    errors_row(i, source, rv, R_Delta, C_Delta, work)
+    for j in range(i + 1):
+        su[j] = w.inverse_data * C_Delta[i, j]
+
+
+@inlined
+def readout_row(i, w, k, sr):
+    """Row i of K and S_r of the last layer: those of the readout."""
+    Nc = w.outputs
+    t = i // Nc
+    for j in range(i + 1):
+        k[j] = 0.0
+        sr[j] = w.b[t] * w.b[_step(j, Nc)] if _zero(j, Nc) == i % Nc else 0.0
+    for j in range(i % Nc, t * Nc, Nc):
+        k[j] = w.kappa[t, _step(j, Nc)]
+
+
+@inlined
+def learnt_row(i, above, w, factor, k, full):
+    """k = factor · (d(t) G_u d(s) + κ∘C_g) of the layer `above`, in row i."""
+    Nc = w.outputs
+    t = i // Nc
+    mix(above[CG], i, w, w.increments, w.ones, 1.0, full)
+    for j in range(i + 1):
+        k[j] = 0.0
+    for j in range(t * Nc):
+        s = _step(j, Nc)
+        k[j] = factor * (w.d[t] * w.d[s] * above[GU, i, j] + w.kappa[t, s] * full[j])
+
+
+@inlined
+def revealed_row(i, H_row, C_row, w, b, factor, m):
+    """m = d(t) factor · H_r E + γ_0 (κ∘C_h) Γ in row i, from row i of H_r and of C_h."""
+    _times_mixing(H_row, i, w, w.a, b, factor * w.d[i // w.outputs], m)
+    _add_learning(C_row, i, w, m)
+
+
+@inlined
+def decayed_row(i, C_row, w, factor, su):
+    """su = factor · d(t) C_h d(s) in row i."""
+    Nc = w.outputs
+    t = i // Nc
+    for j in range(i + 1):
+        su[j] = factor * w.d[t] * w.d[_step(j, Nc)] * C_row[j]
+
+
+@compiled
+def input_backward(i, rows, w, k, sr, work):
+    """The backward row of every input mode, below layer 1."""
+    Nc, modes = w.outputs, len(w.lam)
+    above = rows.pairs[modes]
+    learnt_row(i, above, w, -w.rho[0], k, work[scratch.FULL])
+    mix(above[CG], i, w, w.a, w.b_input, w.rho[0] * w.inverse_width, sr)
+    for j in range(i + 1):
+        rows.kernels[0, K, i, j] = k[j]
+    k_mode, sr_mode = work[scratch.MODE_KERNEL], work[scratch.MODE_NOISE]
+    for mode in range(modes):
+        lam = w.lam[mode]
+        for j in range(i + 1):
+            k_mode[j] = lam * k[j]
+            sr_mode[j] = lam * (sr[j] + w.gram[mode, i % Nc, _zero(j, Nc)])
+        backward(i, k_mode, sr_mode, rows.pairs[mode], rows.kernels[0, K], lam, work)
+
+
+@compiled
+def input_forward(i, rows, w, su, work):
+    """The forward row of every input mode; then row i of M and S_u of layer 1, and its forward row."""
+    modes = len(w.lam)
+    _data_row(i, rows, w, su, work)
+    for mode in range(modes):
+        if w.data == DATASET:
+            forward(i, su, rows.pairs[mode], rows.kernels[0, M], work)
+        else:
+            forward_identity(i, su, rows.pairs[mode])
+    power = w.omega * w.lam
+    H_row, C_row = work[scratch.H_TOTAL], work[scratch.C_TOTAL]
+    totals(rows, HR, i, power, H_row)
+    totals(rows, CH, i, power, C_row)
+    revealed_row(i, H_row, C_row, w, w.b_input, -w.inverse_width, rows.kernels[1, M, i])
+    decayed_row(i, C_row, w, 1.0, su)
+    forward(i, su, rows.pairs[modes], rows.kernels[1, M], work)
+
+
+@compiled
+def _backward_half(i, rows, w, k, sr, work):
+    """From the readout to the input: K, S_r and the backward row of every pair."""
+    L, modes = len(w.rho) - 1, len(w.lam)
+    for ell in range(L, 0, -1):
+        if ell == L:
+            readout_row(i, w, k, sr)
+        else:
+            above = rows.pairs[modes + ell]
+            learnt_row(i, above, w, w.rho[ell], k, work[scratch.FULL])
+            mix(above[CG], i, w, w.a, w.b, w.rho[ell], sr)
+        K_matrix = rows.kernels[ell, K]
+        for j in range(i + 1):
+            K_matrix[i, j] = k[j]
+        backward(i, k, sr, rows.pairs[modes + ell - 1], K_matrix, 1.0, work)
+    input_backward(i, rows, w, k, sr, work)
+
+
+@compiled
+def _forward_half(i, rows, w, su, work):
+    """From the data to the last layer: M, S_u and the forward row of every pair."""
+    L, modes = len(w.rho) - 1, len(w.lam)
+    input_forward(i, rows, w, su, work)
+    for ell in range(2, L + 1):
+        below = rows.pairs[modes + ell - 2]
+        revealed_row(i, below[HR, i], below[CH, i], w, w.b, 1.0, rows.kernels[ell, M, i])
+        decayed_row(i, below[CH, i], w, 1.0, su)
+        forward(i, su, rows.pairs[modes + ell - 1], rows.kernels[ell, M], work)
+
+
+@compiled
+def advance(first, last, rows, w):
+    """Rows of steps `first` … `last` − 1, in place."""
+    n = rows.C_Delta.shape[0]
+    work = np.zeros((scratch.ROWS, n))
+    for i in range(first * w.outputs, last * w.outputs):
+        _backward_half(i, rows, w, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
+        _forward_half(i, rows, w, work[scratch.FORTH_NOISE], work)

@@ -1,0 +1,199 @@
+"""The deep linear network: what it is at finite size, with every scaling factor."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.problem.data import Dataset, Population, Stream, no_trajectories
+from learndyn.problem.network import Network
+from learndyn.problem.part import (
+    Part,
+    array,
+    boolean,
+    choice,
+    field,
+    number,
+    optional,
+    part,
+    traced,
+    whole,
+)
+
+
+def _width(value, name):
+    """A positive number (inf allowed), or one for each layer."""
+    if np.ndim(value) == 0:
+        return number(above=0, finite=False)(value, name)
+    return array(1, above=0)(value, name)
+
+
+class ScaledSkip(Part):
+    """A residual branch whose scale falls with the depth: β = β_0/√L."""
+
+    beta0: float = field(number(minimum=0))
+
+
+def _skip(value, name):
+    """None, a branch scale, or a scaled one."""
+    if value is None or isinstance(value, dict | Part):
+        return optional(part(ScaledSkip))(value, name)
+    return number(minimum=0)(value, name)
+
+
+def _depth(value, name):
+    """A whole number of layers, or inf."""
+    return value if value == math.inf else whole(1)(value, name)
+
+
+class DeepLinear(Network):
+    """A linear network with `depth` (L) hidden layers of N_1 … N_L units, drawn from N(0, 1) and then trained.
+
+    On D isotropic inputs x ~ N(0, 1_D), with all entries of W^0 (N_1×D), W^ℓ (N_ℓ+1×N_ℓ) and of the readouts w_c
+    initially N(0, 1),
+
+        f_c(x) = w_c·(W^{L−1}/√N_{L−1}) … (W^1/√N_1) W^0 x / (N_L γ_0),  y_c = w*_c·x/√D + σ ε_c,  c = 1 … `outputs`,
+
+    with w* ~ N(0, 1_D). `width` (ν_ℓ = N_ℓ/D) is one number or one for each layer; it may be inf. `richness` is γ_0;
+    with `parameterization="ntk"`, γ_0 = richness/√ν_L instead. `centered` subtracts the initial function: f → f − f
+    at the start. Gradient descent goes down ½ Σ_c ⟨(y_c − f_c)²⟩ with the raw rate N_L γ_0² η for all layers. With
+    the error vector v_c = w*_c − (√D/(N_L γ_0)) W^{0⊤} g^1_c (+ its initial value if centred), a step is
+
+        h^0 = (√D/P) X^⊤Δ,  h^1 = W^0 h^0/√D,  h^{ℓ+1} = W^ℓ h^ℓ/√N_ℓ,  g^L_c = w_c,  g^ℓ = W^{ℓ⊤} g^{ℓ+1}/√N_ℓ,
+        W^0 += (ηγ_0/√D) Σ_c g^1_c h^{0⊤}_c,  W^ℓ += (ηγ_0/√N_ℓ) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,  w_c += ηγ_0 h^L_c,
+
+    where Δ_c = X v_c/√D + σε_c are the errors on the P = αD examples of a `Dataset` or the B = α_B D fresh ones of a
+    `Stream`, and h^0 = v on the `Population`.
+
+    With a `skip` of β, or of β_0/√L (`ScaledSkip`; then `depth` may be inf), the L − 1 inner layers are residual
+    blocks of equal width:
+
+        h^{ℓ+1} = h^ℓ + β W^ℓ h^ℓ/√N,  g^ℓ = g^{ℓ+1} + β W^{ℓ⊤} g^{ℓ+1}/√N,  W^ℓ += (ηγ_0 β/√N) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c.
+
+    If the data have a spectrum Λ, then x ~ N(0, Λ) and no D appears: y = w*·x, v = w* − W^{0⊤}g^1/(N_L γ_0),
+    Δ = Xv + σε, h^0 = X^⊤Δ/P (or Λv), h^1 = W^0 h^0, W^0 += ηγ_0 Σ_c g^1_c h^{0⊤}_c; `width` is then a count of units.
+    """
+
+    depth: float = field(_depth)
+    width: float | np.ndarray = field(_width)
+    richness: float = field(number(above=0), default=1.0)
+    outputs: int = field(whole(1), default=1)
+    centered: bool = field(boolean, default=False)
+    parameterization: str = field(choice("mup", "ntk"), default="mup")
+    skip: float | ScaledSkip | None = field(_skip, default=None)
+
+    def validate(self):
+        if math.isinf(self.depth) and not isinstance(self.skip, ScaledSkip):
+            raise ProblemError("DeepLinear.depth", self.depth, "may be inf only with a ScaledSkip")
+        if np.ndim(self.width) and np.size(self.width) != self.depth:
+            allowed = f"must be one number, or one for each of the {self.depth} hidden layers"
+            raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
+        if self.parameterization == "ntk" and np.any(np.isinf(self.width)):
+            allowed = "must be finite with parameterization 'ntk', whose richness γ_0 falls with it"
+            raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
+        if self.skip is not None and len(np.unique(self.width)) > 1:
+            allowed = "must be the same for all layers of a residual network"
+            raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
+
+    @property
+    def branch(self) -> float | None:
+        """β: the scale of the residual branches; None without skip connections."""
+        if isinstance(self.skip, ScaledSkip):
+            return self.skip.beta0 / math.sqrt(self.depth)
+        return self.skip
+
+    @property
+    def widths(self) -> np.ndarray:
+        """ν_1 … ν_L, or N_1 … N_L if the data have a spectrum."""
+        layers = 1 if math.isinf(self.depth) else int(self.depth)
+        return np.broadcast_to(np.asarray(self.width, dtype=float).ravel()[:layers], (layers,))
+
+    @property
+    def gamma(self) -> float:
+        """γ_0: the richness in the mean-field parameterisation."""
+        if self.parameterization == "ntk":
+            return self.richness / math.sqrt(self.widths[-1])
+        return self.richness
+
+    def check(self, data, training):
+        if not isinstance(data, Stream | Population | Dataset):
+            return
+        if any(map(traced, jax.tree.leaves((self, data)))):
+            allowed = "derivatives are known with respect to the training rule only"
+            raise ProblemError("network, data", "traced", allowed)
+        no_trajectories(data)
+        teacher = getattr(data, "teacher", None)
+        if teacher is not None:
+            allowed = "must be left out: a DeepLinear network learns a linear function; describe it by a spectrum"
+            raise ProblemError("data.teacher", teacher, allowed)
+        self._check_amounts(data)
+        if training.steps is None:
+            allowed = "a DeepLinear network is trained for a number of `steps`"
+            raise ProblemError("training.time", training.time, allowed)
+        for name, usual in (
+            ("noise", 0.0),
+            ("readout_learning_rate", None),
+            ("loss", "mean"),
+            ("criterion", "squared"),
+        ):
+            if getattr(training, name) != usual:
+                allowed = f"must be left at {usual!r}: the theory of DeepLinear has no such term"
+                raise ProblemError(f"training.{name}", getattr(training, name), allowed)
+
+    def _check_amounts(self, data) -> None:
+        """Ratios go with isotropic data, counts with a spectrum."""
+        names = {Stream: ("batch_ratio", "batch"), Dataset: ("ratio", "examples")}
+        if type(data) in names:
+            ratio, count = names[type(data)]
+            if data.spectrum is None and getattr(data, ratio) is None:
+                allowed = (
+                    f"give {ratio}, the number per input dimension, unless the data have a spectrum"
+                )
+                raise ProblemError(f"data.{count}", getattr(data, count), allowed)
+            if data.spectrum is not None and getattr(data, count) is None:
+                allowed = f"give {count}, a number of examples, where the data have a spectrum"
+                raise ProblemError(f"data.{ratio}", getattr(data, ratio), allowed)
+        if data.spectrum is None:
+            return
+        for width in self.widths:
+            if not math.isinf(width) and (width < 1 or width != round(width)):
+                allowed = "must be whole numbers of units (or inf) where the data have a spectrum"
+                raise ProblemError("network.width", self.width, allowed)
+        outputs = len(data.spectrum.arrays()[1])
+        if outputs != self.outputs:
+            allowed = f"must be {outputs}: the spectrum has coefficients for so many outputs"
+            raise ProblemError("network.outputs", self.outputs, allowed)
+
+
+class Sizes(NamedTuple):
+    """Dimensions of a finite network: inputs D, hidden units N_1 … N_L, examples (P, B, or 0 on the population)."""
+
+    D: int
+    N: tuple[int, ...]
+    examples: int
+
+
+def sizes(problem, size: int) -> Sizes:
+    """The dimensions at `size` inputs; refuses what rounds to nothing, and infinite widths."""
+    network, data = problem.network, problem.data
+    if math.isinf(network.depth):
+        allowed = "only finite networks can be trained; take a large depth instead of inf"
+        raise ProblemError("network.depth", network.depth, allowed)
+    if np.any(np.isinf(network.widths)):
+        allowed = "only finite networks can be trained; take a large width instead of inf"
+        raise ProblemError("network.width", network.width, allowed)
+    if data.spectrum is not None:
+        modes = len(data.spectrum.arrays()[0])
+        if size != modes:
+            allowed = f"must be {modes}, the number of eigenvalues, where the data have a spectrum"
+            raise ProblemError("size", size, allowed)
+        amount = getattr(data, "batch", None) or getattr(data, "examples", None) or 0
+        return Sizes(size, tuple(int(n) for n in network.widths), amount)
+    ratio = getattr(data, "batch_ratio", None) or getattr(data, "ratio", None) or 0.0
+    N, examples = tuple(round(nu * size) for nu in network.widths), round(ratio * size)
+    if min(N) < 1 or (ratio and examples < 1):
+        allowed = "is too small: a layer, batch or dataset of this problem would round to nothing"
+        raise ProblemError("size", size, allowed)
+    return Sizes(size, N, examples)

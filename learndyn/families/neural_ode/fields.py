@@ -1,0 +1,219 @@
+"""Random vector fields: a Gaussian r(x, θ), known by its covariance.
+
+    ⟨r_i(x, θ) r_j(x', θ')⟩ = δ_ij G(x·x'/d, θ·θ'/d_θ)
+
+A field may have a second state as argument, z, such as x at an earlier time: r(x, z, θ) with G(q, m, s), s = z·z'/d.
+G is a covariance in every dimension if and only if it is a power series with coefficients c_ij ≥ 0 (Schoenberg).
+"""
+
+import abc
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.numerics.precision import float64
+from learndyn.problem.activations.base import static_field
+from learndyn.problem.activations.formula import evaluate, parse
+from learndyn.problem.part import Part, array, field, text, traced
+
+
+class RandomField(Part):
+    """A Gaussian vector field, by its covariance G(q, m), or G(q, m, s) where it has a second state as argument."""
+
+    @abc.abstractmethod
+    def __call__(self, q, m, s=None) -> Any:
+        """G(q, m, s), entry by entry; s is left out where there is no second state."""
+
+    @property
+    @abc.abstractmethod
+    def two_states(self) -> bool:
+        """Whether the field has a second state as argument."""
+
+    def of_state(self, q, m, s=None):
+        """∂G/∂q."""
+        return _slope(lambda x: self(x, m, s), q)
+
+    def of_second_state(self, q, m, s):
+        """∂G/∂s."""
+        return _slope(lambda x: self(q, m, x), s)
+
+    def of_control(self, q, m, s=None):
+        """∂G/∂m."""
+        return _slope(lambda x: self(q, x, s), jnp.broadcast_to(m, jnp.shape(q)))
+
+    @property
+    def without_state(self) -> bool:
+        """Whether a part of the field does not depend on any state: G(0, m, 0) is not zero for all m."""
+        with float64(), jax.ensure_compile_time_eval():
+            m = jnp.linspace(-1.5, 1.5, 13)
+            zero = jnp.zeros_like(m)
+            return bool(jnp.max(jnp.abs(self(zero, m, zero if self.two_states else None))) > 1e-14)
+
+
+def _slope(function, at):
+    at = jnp.asarray(at)
+    return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]
+
+
+def _coefficients(value, name: str):
+    """A matrix, or a list of matrices, of numbers ≥ 0."""
+    return array(3 if np.ndim(value) == 3 else 2, minimum=0)(value, name)
+
+
+class PolynomialField(RandomField):
+    """G(q, m) = Σ_ij c_ij q^i m^j, with row i and column j of `coefficients` ≥ 0 for q^i m^j.
+
+    `[[0, 0], [0, 0.8], [0.4, 0]]` is 0.8 q m + 0.4 q². With a second state, matrix k of a list is for s^k:
+    `[[[0, 0], [0, 0.8]], [[0, 0], [0.4, 0]]]` is 0.8 q m + 0.4 q s.
+    """
+
+    coefficients: np.ndarray = field(_coefficients)
+
+    def validate(self):
+        if not traced(self.coefficients) and not np.any(self.coefficients[..., 1:]):
+            allowed = "must have an entry above 0 in columns 1 and up: the field must depend on the control"
+            raise ProblemError("PolynomialField.coefficients", self.coefficients.tolist(), allowed)
+
+    @property
+    def two_states(self):
+        return self.coefficients.ndim == 3
+
+    @property
+    def without_state(self):
+        """Whether a term without states is there; traced coefficients are taken to have none."""
+        c = self.coefficients
+        return not traced(c) and bool(np.any(c[0, 0] if self.two_states else c[0]))
+
+    def __call__(self, q, m, s=None):
+        c = jnp.asarray(self.coefficients)
+        if s is None:
+            return _polynomial(c, q, m)
+        total = 0.0
+        for matrix in c[::-1]:
+            total = total * s + _polynomial(matrix, q, m)
+        return total
+
+
+def _polynomial(c, q, m):
+    total = 0.0
+    for row in c[::-1]:
+        inner = 0.0
+        for entry in row[::-1]:
+            inner = inner * m + entry
+        total = total * q + inner
+    return total + 0.0 * (q + m)
+
+
+class FormulaField(RandomField):
+    """G(q, m) written out, as in `FormulaField("0.8*q*m + 0.4*q**2")`; understood as `Formula` is.
+
+    A formula with an s, such as "0.8*q*m + 0.4*q*s", has a second state.
+    """
+
+    formula: str = static_field(text)
+
+    def validate(self):
+        _check_covariance(self, "FormulaField.formula", self.formula)
+
+    @property
+    def _tree(self):
+        return parse(self.formula, ("q", "m", "s"), "FormulaField.formula")
+
+    @property
+    def two_states(self):
+        return any(isinstance(x, ast.Name) and x.id == "s" for x in ast.walk(self._tree))
+
+    def __call__(self, q, m, s=None):
+        values = {"q": jnp.asarray(q, float), "m": jnp.asarray(m, float)}
+        if s is not None:
+            values["s"] = jnp.asarray(s, float)
+        return evaluate(self._tree, **values) + 0.0 * sum(values.values())
+
+
+class CustomField(RandomField):
+    """G(q, m) or G(q, m, s) as a Python function of numbers, written with `jax.numpy`.
+
+    It cannot be written to a file.
+    """
+
+    function: Callable | None = static_field(lambda value, name: value, default=None)
+    name: str | None = static_field(lambda v, name: v if v is None else text(v, name), default=None)
+
+    def validate(self):
+        if self.name is None:
+            object.__setattr__(self, "name", getattr(self.function, "__name__", "field"))
+        if self.function is not None:
+            _check_covariance(self, "CustomField.function", self.name)
+
+    @property
+    def two_states(self):
+        if self.function is None:
+            return False
+        try:
+            inspect.signature(self.function).bind(0.0, 0.0)
+        except TypeError:
+            return True
+        except ValueError:
+            return False
+        return False
+
+    def __call__(self, q, m, s=None):
+        if self.function is None:
+            allowed = (
+                "the function is not in the file; make the problem again with CustomField(function)"
+            )
+            raise ProblemError("CustomField.function", self.name, allowed)
+        values = (q, m) if s is None else (q, m, s)
+        return jnp.vectorize(self.function)(*values) + 0.0 * sum(values)
+
+    def to_dict(self):
+        return {"kind": self.kind, "name": self.name}
+
+
+def as_field(value):
+    """A field from itself, its coefficients, a formula in q and m (and s), or a function of them."""
+    if isinstance(value, str):
+        return FormulaField(value)
+    if isinstance(value, list | tuple | np.ndarray):
+        return PolynomialField(value)  # type: ignore[arg-type]
+    if callable(value) and not isinstance(value, RandomField):
+        return CustomField(value)
+    return value
+
+
+def _check_covariance(made: RandomField, name: str, value) -> None:
+    """Refuse a function that is not a power series with coefficients ≥ 0, or lacks the control.
+
+    In one dimension q = xx' and m = θθ', and the matrix of G between points (x, θ) is Σ c_ij v v^⊤ with v = (x^i θ^j):
+    it has a negative eigenvalue if a coefficient is negative. So with s = zz' between points (x, θ, z).
+    """
+    two = made.two_states
+    points, size = (3, 6) if two else (2, 8)
+    axes = [axis.ravel() for axis in np.meshgrid(*[np.linspace(-1.1, 1.2, size)] * points)]
+    with float64():
+        try:
+            matrix = np.asarray(made(*(jnp.asarray(np.outer(x, x)) for x in axes)))
+        except ProblemError:
+            raise
+        except Exception as error:
+            names = "q, m and s" if two else "q and m"
+            allowed = (
+                f"must accept arrays {names} of JAX; it raised {type(error).__name__}: {error}"
+            )
+            raise ProblemError(name, value, allowed) from error
+        ones = jnp.ones(9)
+        slopes = made.of_control(ones, jnp.linspace(0.0, 1.0, 9), ones if two else None)
+    if not np.all(np.isfinite(matrix)):
+        raise ProblemError(name, value, "must be finite for arguments between -1.2 and 1.2")
+    lowest = np.linalg.eigvalsh(matrix)[0]
+    if lowest < -1e-9 * np.max(np.abs(matrix)):
+        allowed = "is not the covariance of a field: it must be a power series without negative coefficients"
+        raise ProblemError(name, value, allowed)
+    if np.max(np.abs(slopes)) < 1e-12:
+        raise ProblemError(name, value, "must depend on m: the field must depend on the control")

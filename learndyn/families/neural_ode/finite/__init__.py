@@ -1,0 +1,1 @@
+"""Finite systems, trained for real."""

@@ -1,0 +1,1 @@
+"""The limit of large dimension."""

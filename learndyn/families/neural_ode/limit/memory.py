@@ -1,0 +1,245 @@
+"""The memory of training: the engine's scalars, uses and controls of every step of a neural ODE."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from learndyn.core.memory import require_memory
+from learndyn.families.neural_ode.limit.derivatives import Derivatives
+from learndyn.families.neural_ode.limit.engine import Engine, Use
+from learndyn.families.neural_ode.limit.setting import flow_of
+from learndyn.families.neural_ode.units import Units, fields_of, start_of, systems_of
+from learndyn.problem.data import Dataset
+
+
+class Path(NamedTuple):
+    """The scalars of one trajectory of one system, from its start, and the uses that made each (one a neuron)."""
+
+    states: list[int]
+    uses: list[list[int]]
+
+
+Trajectory = list[Path]
+"""A path for each system."""
+
+
+class Controls(NamedTuple):
+    """The units of a flow: the engine's number of each control, and its amplitude."""
+
+    numbers: list[int]
+    a: np.ndarray
+
+
+class Memory:
+    """The engine of one problem, and what it has been fed."""
+
+    def __init__(self, problem, last: int):
+        network, data = problem.network, problem.data
+        self.network, self.data, self.training = network, data, problem.training
+        self.h = network.step
+        self.examples, self.batch = counts(data)
+        self._mu = jax.jit(network.confinement.__call__)
+        self._mu_slope = jax.jit(network.confinement.derivative)
+        self.systems = systems_of(network)
+        self.flow = flow_of(network, data)
+        """The flow of the map: what is observed, and the test loss."""
+        self.observed, self.visible = np.asarray(self.flow.observed), float(self.flow.visible)
+        self.shares = np.asarray(self.flow.shares)
+        start = start_of(network)
+        U, V = len(start.a), len(start.teacher_a)
+        scalars, uses = size_of(problem, last)
+        require_memory(
+            16.0 * scalars**2 + 16.0 * ((last + 1) * U + V) ** 2,
+            f"{last} correlated training steps",
+            "use fewer training steps, steps of the flow, or trajectories",
+        )
+        derivatives: dict[int, Derivatives] = {}
+        fields = [derivatives.setdefault(id(f), Derivatives(f)) for f in fields_of(network)]
+        self.engine = Engine(fields, network.control_ratio, scalars, uses, (last + 1) * U + V)
+        made = self._controls(start.T, [])
+        self.teachers = Controls(made, np.asarray(start.teacher_a))
+        made = self._controls(start.Q, [dict(zip(made, row, strict=True)) for row in start.M])
+        self.students = [Controls(made, np.array(start.a))]
+        """The student's units before each training step so far."""
+        self.taught: list[Trajectory] = []
+        """The teacher's trajectories: the dataset, or the last ones of a stream."""
+
+    def _controls(self, overlaps, others: list[dict[int, float]]) -> list[int]:
+        """Controls with these overlaps among each other, and with others."""
+        made: list[int] = []
+        for i, row in enumerate(np.asarray(overlaps)):
+            among = dict(zip(made, row[:i].tolist(), strict=True))
+            among |= others[i] if others else {}
+            made.append(self.engine.control(float(row[i]), among))
+        return made
+
+    def teach(self, step: int) -> list[Trajectory]:
+        """The teacher's trajectories of a training step."""
+        data = self.data
+        if isinstance(data, Dataset):
+            if not self.taught:
+                self.taught = [self.teacher(self._starts()) for _ in range(self.examples)]
+            first = step * self.batch % self.examples
+            return self.taught[first : first + self.batch]
+        if data.chained and self.taught:
+            starts = [[path.states[-1] for path in paths] for paths in self.taught]
+        else:
+            starts = [self._starts() for _ in range(self.batch)]
+        self.taught = [self.teacher(one) for one in starts]
+        return self.taught
+
+    def _starts(self) -> list[int]:
+        return [self.engine.start() for _ in self.systems]
+
+    def teacher(self, starts: list[int]) -> Trajectory:
+        """A teacher from these starts, one in each system."""
+        units = [system.teacher for system in self.systems]
+        return self._flow(starts, units, self.teachers, self.network.teacher_noise)
+
+    def student(self, x: Trajectory) -> Trajectory:
+        """A student from where a teacher started; y_0 = x_0 is a scalar of its own, with responses of its own."""
+        own = [self.engine.linear({path.states[0]: 1.0}) for path in x]
+        units = [system.student for system in self.systems]
+        return self._flow(own, units, self.students[-1], self.network.noise)
+
+    def _flow(
+        self, starts: list[int], units: list[Units], controls: Controls, temperature: float
+    ) -> Trajectory:
+        found: Trajectory = []
+        for start, one in zip(starts, units, strict=True):
+            path = Path([start], [])
+            for n in range(one.index.shape[1]):
+                s = path.states[-1]
+                states: tuple[int, ...] = (s,)
+                if found:
+                    states = (s, found[-1].states[n])
+                elif self.network.delay is not None:
+                    states = (s, path.states[self._earlier(n)])
+                uses = [
+                    Use(self.h * controls.a[u] / one.neurons, states, controls.numbers[u], label)
+                    for u, label in zip(one.index[:, n], one.labels, strict=True)
+                ]
+                keep = 1 - self.h * self._confinement(s)
+                o, made = self.engine.forward({s: keep}, uses, 2 * self.h * temperature)
+                path.states.append(o)
+                path.uses.append(made)
+            found.append(path)
+        return found
+
+    def _earlier(self, n: int) -> int:
+        return max(n - self.network.delay_steps, 0)
+
+    def adjoint(self, y: Trajectory, x: Trajectory, step: int = 0) -> list[list[int]]:
+        """p_0 … p_N of a student's trajectory in each system."""
+        N = self.network.steps
+        found: list[list[int]] = []
+        for s in reversed(range(len(self.systems))):
+            p: dict[int, int] = {}
+            for n in range(N, -1, -1):
+                p[n] = self._adjoint_at(s, n, y, x, step, p, found[0] if found else None)
+            found.insert(0, [p[n] for n in range(N + 1)])
+        return found
+
+    def _adjoint_at(self, system: int, n: int, y, x, step: int, p: dict[int, int], driven) -> int:
+        """p_n of a system, from its later ones and those of the system that it drives."""
+        engine, h, network = self.engine, self.h, self.network
+        path, s = y[system], y[system].states[n]
+        linear, noise = self._jump(system, n, y[system], x[system], step, p)
+        slots: list[tuple[int, int]] = []
+        if n < network.steps:
+            later = p[n + 1]
+            linear[later] = 1 - h * self._confinement(s)
+            if network.adjoint == "true":
+                slope = float(self._mu_slope(self._norm(s)))
+                linear[s] = linear.get(s, 0.0) - 2 * h * slope * engine.scalars.C[later, s]
+            engine.uses.pi[path.uses[n]] = later
+            slots += [(use, 0) for use in path.uses[n]]
+            noise[NEXT] = noise.get(NEXT, 0.0) + 2 * h * network.adjoint_noise
+        if driven is not None and n < network.steps:
+            slots += [(use, 1) for use in y[system + 1].uses[n]]
+        if network.delay is not None:
+            later_uses = [k for k in range(n, network.steps) if self._earlier(k) == n]
+            slots += [(use, 1) for k in later_uses for use in path.uses[k]]
+        return engine.adjoint(linear, slots, noise.pop(NEXT, 0.0), noise)
+
+    def _jump(self, system: int, n: int, y: Path, x: Path, step: int, p: dict[int, int]):
+        """What an observation of y_n adds to p_n: weights, and the covariance of the noise of masks."""
+        weights = self.shares[system] * self.observed[step % len(self.observed)]
+        if not weights[n]:
+            return {}, {}
+        paired = self.flow.paired
+        jump = self.visible * weights[n]
+        linear = {y.states[n]: jump, x.states[paired[n]]: -jump}
+        noise = {}
+        if self.visible < 1:
+            for k in [n, *p] if self.flow.one_mask else [n]:
+                error = self._error(y, x, n, k)
+                covariance = self.visible * (1 - self.visible) * weights[n] * weights[k] * error
+                noise[NEXT if k == n else p[k]] = covariance
+        return linear, noise
+
+    def _error(self, y: Path, x: Path, n: int, k: int) -> float:
+        """⟨(y_n − x_n')(y_k − x_k')⟩."""
+        C, paired = self.engine.scalars.C, self.flow.paired
+        i, j = (y.states[n], x.states[paired[n]]), (y.states[k], x.states[paired[k]])
+        return C[i[0], j[0]] - C[i[0], j[1]] - C[i[1], j[0]] + C[i[1], j[1]]
+
+    def update(self, students: list[Trajectory], eta: float, eta_a: float = 0.0) -> None:
+        """The units move by the mean of the trajectories' gradients, the controls with decay."""
+        now = self.students[-1]
+        rate = eta / len(students)
+        uses: list[list[int]] = [[] for _ in now.numbers]
+        pull = np.zeros(len(now.a))
+        for trajectory in students:
+            for path, system in zip(trajectory, self.systems, strict=True):
+                share = self.h / (system.student.neurons * len(students))
+                for units, made in zip(system.student.index.T, path.uses, strict=True):
+                    for unit, use in zip(units, made, strict=True):
+                        uses[unit].append(use)
+                        if self.network.train_amplitudes:
+                            pull[unit] += share * self.engine.amplitude_gradient(use)
+        keep = 1 - eta * self.training.weight_decay
+        numbers = [
+            self.engine.update({number: keep}, dict.fromkeys(some, rate))
+            for number, some in zip(now.numbers, uses, strict=True)
+        ]
+        self.students.append(Controls(numbers, now.a - eta_a * pull))
+
+    def loss(self, y: Trajectory, x: Trajectory, weights) -> float:
+        """½ Σ w_n ⟨(y_n − x_n')²⟩, for weights of the observations."""
+        total = 0.0
+        for share, one, other in zip(self.shares, y, x, strict=True):
+            seen = np.flatnonzero(weights).tolist()
+            total += share * sum(weights[n] * self._error(one, other, n, n) for n in seen)
+        return total / 2
+
+    def _norm(self, s: int) -> float:
+        return self.engine.scalars.C[s, s]
+
+    def _confinement(self, s: int) -> float:
+        return float(self._mu(self._norm(s)))
+
+
+NEXT = -1
+"""Stands for the scalar that is being made."""
+
+
+def counts(data) -> tuple[int, int]:
+    """Trajectories of a dataset (0 for a stream), and those used in a training step."""
+    if isinstance(data, Dataset):
+        examples = int(data.examples or 0)
+        return examples, data.batch or examples
+    return 0, data.batch
+
+
+def size_of(problem, last: int) -> tuple[int, int]:
+    """The most scalars and uses that `last` training steps and one look at the losses after them need."""
+    shape = problem.network.shape
+    N, N_t = shape.steps, shape.teacher_steps
+    examples, B = counts(problem.data)
+    taught = examples or (last + 1) * B
+    scalars = taught * (N_t + 1) + (last + 1) * B * (2 * N + 2) + N + N_t + 2
+    uses = (taught + 1) * N_t * shape.teacher_neurons
+    uses += ((last + 1) * B + 1) * N * shape.neurons
+    return shape.systems * scalars, shape.systems * uses

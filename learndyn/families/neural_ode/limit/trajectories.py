@@ -1,0 +1,95 @@
+"""Teacher and student in the limit: correlations and responses of their trajectories, row by row.
+
+C_uw(n, n') = ⟨u_n w_n'⟩; R_uw(n, n') is the response of u_n to a source in the equation that produces w_n', so that
+R_yy(n, n) = 1. Sums over units are in the kernels (`Kernel`), written here for one unit. With a_n = 1 − hμ̂(C_yy(n, n)),
+
+    C_yy(n+1, n') = a_n C_yy(n, n') + h² Σ_{k<n'} G(C_yy(n, k), Q) R_yy(n', k+1)   (+ 2hτ_s at n' = n+1),
+    C_yx(n+1, n') = a_n C_yx(n, n') + h² Σ_{k<n'} G(C_yx(n, k), m) R_xx(n', k+1),
+
+and C_xx as C_yy, with the teacher's amplitudes and overlaps. A row costs O(N²).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from learndyn.families.neural_ode.limit.kernel import Kernel, kernel_of
+from learndyn.families.neural_ode.limit.setting import Flow
+from learndyn.families.neural_ode.units import systems
+
+
+class Trajectory(NamedTuple):
+    """Of one flow: correlations C (N+1 × N+1), responses R, and a_n = 1 − hμ̂ (N)."""
+
+    C: Array
+    R: Array
+    a: Array
+
+
+def earlier(flow: Flow, steps: int) -> np.ndarray:
+    """The step max(n − Δ, 0) of the delayed state at step n."""
+    return np.maximum(np.arange(steps) - (flow.shape.delay or 0), 0)
+
+
+def trajectory(
+    flow: Flow, system: int, kernel: Kernel, noise, steps: int, driver=None
+) -> Trajectory:
+    """C and R of a flow with a kernel; `driver` is the C of the system that drives it."""
+    h, field = flow.h, flow.fields[system]
+    delayed = jnp.asarray(earlier(flow, steps))
+
+    def row(carry, n):
+        C, R = carry
+        here = C[n]
+        a = 1 - h * flow.confinement(here[n])
+        R = R.at[n + 1].set((a * R[n]).at[n + 1].set(1.0))
+        second = None
+        if driver is not None:
+            second = driver[n, :steps]
+        elif flow.shape.delay is not None:
+            second = C[delayed[n]][delayed]
+        force = jnp.where(jnp.arange(steps) <= n, kernel.row(field, n, here[:-1], second), 0.0)
+        noisy = h**2 * (R[:, 1:] @ force)
+        new = jnp.where(jnp.arange(steps + 1) <= n, a * here + noisy, 0.0)
+        new = new.at[n + 1].set(a * new[n] + noisy[n + 1] + 2 * h * noise)
+        return (C.at[n + 1].set(new).at[:, n + 1].set(new), R), a
+
+    start = jnp.zeros((steps + 1, steps + 1)).at[0, 0].set(1.0)
+    (C, R), a = jax.lax.scan(row, (start, start), jnp.arange(steps))
+    return Trajectory(C, R, a)
+
+
+def teacher_of(flow: Flow) -> tuple[Trajectory, ...]:
+    """The teacher's flow in each system."""
+    found: list[Trajectory] = []
+    for s, system in enumerate(systems(flow.shape)):
+        kernel = kernel_of(system.teacher, system.teacher, flow.teacher_a, flow.teacher_a, flow.T)
+        driver = found[-1].C if found else None
+        given = (flow.teacher_noise, flow.teacher_steps, driver)
+        found.append(trajectory(flow, s, kernel, *given))
+    return tuple(found)
+
+
+def cross_correlation(
+    flow: Flow, system: int, kernel: Kernel, y: Trajectory, x: Trajectory, driver=None
+) -> Array:
+    """C_yx (N_s+1 × N_t+1)."""
+    field = flow.fields[system]
+    back, back_t = (jnp.asarray(earlier(flow, steps)) for steps in (flow.steps, flow.teacher_steps))
+
+    def row(C, n):
+        here = C[n]
+        second = None
+        if driver is not None:
+            second = driver[n, :-1]
+        elif flow.shape.delay is not None:
+            second = C[back[n]][back_t]
+        new = y.a[n] * here + flow.h**2 * (x.R[:, 1:] @ kernel.row(field, n, here[:-1], second))
+        return C.at[n + 1].set(new), None
+
+    start = jnp.zeros((flow.steps + 1, flow.teacher_steps + 1)).at[0].set(x.C[0])
+    C, _ = jax.lax.scan(row, start, jnp.arange(flow.steps))
+    return C

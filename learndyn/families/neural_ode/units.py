@@ -1,0 +1,125 @@
+"""Which control acts where and when in a neural ODE: its units.
+
+A *unit* is a control θ_u with an amplitude a_u. A neuron i of a system has one unit in each window of time; two
+stacked systems have units of their own. Units are numbered system by system, in it window by window, in it neuron by
+neuron. The drift of a system with h neurons at step n is Σ_i (a_u/h) r_f(i)(state, θ_u) with u = `index[i, n]`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learndyn.families.neural_ode.fields import RandomField
+
+
+class Units(NamedTuple):
+    """The units of one flow: `index` (neurons × steps) and the label of each neuron's field in `fields_of`."""
+
+    index: np.ndarray
+    labels: tuple[int, ...]
+
+    @property
+    def neurons(self) -> int:
+        """h."""
+        return len(self.labels)
+
+
+class System(NamedTuple):
+    """One of the stacked systems: the units of its student and of its teacher."""
+
+    student: Units
+    teacher: Units
+
+
+class Start(NamedTuple):
+    """Amplitudes a_u and a*_v, and overlaps Q = θ_u·θ_u'/d_θ, M = θ_u·θ*_v/d_θ, T = θ*_v·θ*_v'/d_θ, at the start."""
+
+    a: Any
+    Q: Any
+    M: Any
+    T: Any
+    teacher_a: Any
+
+
+class Shape(NamedTuple):
+    """All of a neural ODE that is counted: what two problems must share to be compiled once."""
+
+    systems: int
+    neurons: int
+    teacher_neurons: int
+    own_fields: bool
+    windows: int
+    teacher_windows: int
+    steps: int
+    teacher_steps: int
+    delay: int | None
+
+    @property
+    def labels(self) -> int:
+        """Fields of one system."""
+        return max(self.neurons, self.teacher_neurons) if self.own_fields else 1
+
+
+def systems(shape: Shape) -> list[System]:
+    """The system, or the driver and the driven one."""
+    return [
+        System(
+            _units(shape, s, shape.neurons, shape.windows, shape.steps),
+            _units(shape, s, shape.teacher_neurons, shape.teacher_windows, shape.teacher_steps),
+        )
+        for s in range(shape.systems)
+    ]
+
+
+def systems_of(network) -> list[System]:
+    """`systems` of a network."""
+    return systems(network.shape)
+
+
+def _units(shape: Shape, system: int, neurons: int, windows: int, steps: int) -> Units:
+    window = np.arange(steps) * windows // steps
+    index = (system * windows + window) * neurons + np.arange(neurons)[:, None]
+    labels = tuple(system * shape.labels + i * shape.own_fields for i in range(neurons))
+    return Units(index, labels)
+
+
+def fields_of(network) -> list[RandomField]:
+    """The covariance of the field of every label."""
+    return [
+        field
+        for field in (network.field, network.driven)
+        if field is not None
+        for _ in range(network.shape.labels)
+    ]
+
+
+def start_of(network) -> Start:
+    """Amplitudes and overlaps at the start.
+
+    One number for Q is the norm of every control, and controls are then orthogonal; one number for M is the overlap of
+    a student's and a teacher's unit of the same neuron and system whose windows have a time in common.
+    """
+    shape = network.shape
+    U = shape.systems * shape.windows * shape.neurons
+    V = shape.systems * shape.teacher_windows * shape.teacher_neurons
+    a, star = (
+        np.ones(1) if given is None else given
+        for given in (network.amplitudes, network.teacher_amplitudes)
+    )
+    Q, M, T = network.initial_norm, network.initial_overlap, network.teacher_overlaps
+    return Start(
+        a=a[np.arange(U) % len(a)],
+        Q=Q * np.eye(U) if np.ndim(Q) == 0 else Q,
+        M=M * _common(shape) if np.ndim(M) == 0 else M,
+        T=np.eye(V) if T is None else T,
+        teacher_a=star[np.arange(V) % len(star)],
+    )
+
+
+def _common(shape: Shape) -> np.ndarray:
+    """1 where a student's and a teacher's unit are of one neuron and system and meet in time, else 0."""
+    W, W_t = shape.windows, shape.teacher_windows
+    w, w_t = np.arange(W)[:, None], np.arange(W_t)
+    meet = (w * W_t < (w_t + 1) * W) & (w_t * W < (w + 1) * W_t)
+    same = np.eye(shape.neurons, shape.teacher_neurons)
+    return np.kron(np.eye(shape.systems), np.kron(meet, same))

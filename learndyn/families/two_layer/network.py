@@ -1,0 +1,183 @@
+"""The two-layer network and its initial state."""
+
+from typing import Any
+
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.numerics.covariance import covariance_root
+from learndyn.problem.activations import Activation, Relu, as_activation
+from learndyn.problem.data import (
+    Dataset,
+    Population,
+    Stream,
+    Teacher,
+    no_trajectories,
+    semidefinite,
+    settle_readout,
+)
+from learndyn.problem.network import Network
+from learndyn.problem.part import array, boolean, field, number, optional, part, traced, whole
+
+
+class TwoLayer(Network):
+    """A network of K hidden units on N inputs, ŷ = Σ_i v_i g(λ_i), λ_i = w_i·x/√N, with x ~ N(0, 1_N).
+
+    The sum is not divided by K, and the entries of w_i are of order one. Gaussian inputs make the network's law depend
+    on its weights only through the overlaps with which it starts,
+
+        Q_ik = w_i·w_k/N  (K×K),    R_in = w_i·w*_n/N  (K×M: row student, column teacher),
+
+    and the readout v. Finite networks of any size are drawn with exactly these overlaps.
+
+    On a `Stream` one step of the finite network, with B fresh examples, Δ = y − ŷ and rates η, η_v, decay κ, is
+
+        w_i ← (1 − ηκ/N) w_i + η/(B√N) v_i Σ_s Δ_s g'(λ_is) x_s,
+        v_i ← (1 − η_vκ/N) v_i + η_v/(BN) Σ_s Δ_s g(λ_is)          (only with `train_readout`),
+
+    and time is t = steps/N whatever B. On a `Population` the sums over examples are expectations.
+
+    On a `Dataset` of P examples (`ratio` γ = P/N) step number k uses all of them, and the readout is fixed:
+
+        w_i ← (1 − τ_kκ) w_i + τ_k √N/P v_i Σ_μ Δ_μ g'(λ_iμ) x_μ;
+
+    τ_k = η(k) where training has `steps`; where it has a `time`, τ_k = η(t_k)(t_{k+1} − t_k) on a grid of times, which
+    follows gradient flow. N/P times a sum over examples is N times their mean, as on the `Population`.
+    """
+
+    constructors = ("random",)
+
+    activation: Activation = field(part(Activation, convert=as_activation))
+    Q: np.ndarray = field(array(2))
+    R: np.ndarray = field(array(2))
+    readout: Any = field(optional(array(1)), default=None)
+    train_readout: bool = field(boolean, default=False)
+
+    def validate(self):
+        if self.Q.shape[0] != self.Q.shape[1]:
+            raise ProblemError("TwoLayer.Q", self.Q, f"must be square; it has shape {self.Q.shape}")
+        semidefinite("TwoLayer.Q", self.Q)
+        if self.R.shape[0] != self.hidden:
+            allowed = (
+                f"must have one row per student unit ({self.hidden}); its shape is {self.R.shape}"
+            )
+            raise ProblemError("TwoLayer.R", self.R, allowed)
+        settle_readout(self, self.hidden)
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden units (K)."""
+        return self.Q.shape[0]
+
+    def check(self, data, training):
+        if not isinstance(data, Stream | Population | Dataset):
+            return
+        no_trajectories(data)
+        if data.teacher is None:
+            raise ProblemError("data.teacher", None, "missing; a TwoLayer network needs one")
+        ratio = getattr(data, "batch_ratio", None)
+        if ratio is not None:
+            allowed = "a TwoLayer network takes a batch of fixed size: give batch instead"
+            raise ProblemError("data.batch_ratio", ratio, allowed)
+        M = data.teacher.hidden
+        if self.R.shape[1] != M:
+            allowed = f"must have one column per teacher unit ({M}); its shape is {self.R.shape}"
+            raise ProblemError("network.R", self.R, allowed)
+        if not any(traced(x) for x in (self.Q, self.R, data.teacher.T)):
+            C = covariance(self.Q, self.R, data.teacher.T)
+            lowest = np.linalg.eigvalsh(C)[0]
+            if lowest < -1e-10 * np.abs(C).max():
+                allowed = (
+                    "no weights have these overlaps: the matrix [[Q, R], [Rᵀ, T]] must be positive semidefinite, "
+                    f"and its smallest eigenvalue is {lowest:.3g}; make R smaller or Q larger"
+                )
+                raise ProblemError("network.R", self.R.tolist(), allowed)
+        if isinstance(data, Dataset):
+            self._check_dataset(data)
+        elif training.time is None:
+            allowed = "a TwoLayer network on a stream or population is trained for a `time` (steps = time × size)"
+            raise ProblemError("training.steps", training.steps, allowed)
+        for name in ("momentum", "noise"):
+            if getattr(training, name):
+                allowed = "must be 0: the order-parameter equations have no such term"
+                raise ProblemError(f"training.{name}", getattr(training, name), allowed)
+        if training.loss != "mean":
+            allowed = (
+                "must be 'mean'; for the sum multiply the learning rates by the number of examples"
+            )
+            raise ProblemError("training.loss", training.loss, allowed)
+        if training.criterion != "squared":
+            allowed = "must be 'squared' for a TwoLayer network"
+            raise ProblemError("training.criterion", training.criterion, allowed)
+        if training.readout_learning_rate is not None and not self.train_readout:
+            allowed = "has no effect on a fixed readout; set network.train_readout = true, or leave it out"
+            raise ProblemError(
+                "training.readout_learning_rate", training.readout_learning_rate, allowed
+            )
+
+    def _check_dataset(self, data: Dataset) -> None:
+        if data.ratio is None:
+            allowed = "missing; a TwoLayer network takes examples per input dimension: give ratio instead of examples"
+            raise ProblemError("data.ratio", None, allowed)
+        if self.train_readout:
+            allowed = "must be false on a Dataset, for which the theory has a fixed readout"
+            raise ProblemError("network.train_readout", True, allowed)
+        if isinstance(self.activation, Relu):
+            allowed = (
+                "must be smooth on a Dataset: the response functions need its second derivative"
+            )
+            raise ProblemError("network.activation", "relu", allowed)
+
+    @classmethod
+    def from_weights(
+        cls, activation, weights, teacher_weights, readout=None, train_readout=False
+    ) -> "TwoLayer":
+        """The network that starts from these weights (K×N), for a teacher with `teacher_weights` (M×N)."""
+        W = array(2)(weights, "TwoLayer.weights")
+        W_star = array(2)(teacher_weights, "TwoLayer.teacher_weights")
+        if W.shape[1] != W_star.shape[1]:
+            allowed = f"must have as many columns as teacher_weights ({W_star.shape[1]})"
+            raise ProblemError("TwoLayer.weights", W, f"{allowed}; its shape is {W.shape}")
+        N = W.shape[1]
+        return cls(activation, W @ W.T / N, W @ W_star.T / N, readout, train_readout)
+
+    @classmethod
+    def random(
+        cls,
+        hidden: int,
+        teacher: Teacher,
+        scale: float,
+        size: int,
+        seed: int = 0,
+        activation=None,
+        readout=None,
+        readout_scale: float | None = None,
+        train_readout: bool = False,
+    ) -> "TwoLayer":
+        """The overlaps of weights drawn from N(0, scale²) in `size` dimensions (N), independent of the teacher.
+
+        The activation is the teacher's unless given. The readout is ones, or `readout`, or drawn from
+        N(0, readout_scale²).
+        """
+        K = whole(1)(hidden, "TwoLayer.hidden")
+        teacher = part(Teacher)(teacher, "TwoLayer.teacher")
+        N = whole(K + teacher.hidden)(size, "TwoLayer.size")
+        scale = number(minimum=0)(scale, "TwoLayer.scale")
+        if readout is not None and readout_scale is not None:
+            allowed = "give one of readout and readout_scale"
+            raise ProblemError("TwoLayer.readout_scale", readout_scale, allowed)
+        rng = np.random.default_rng(whole(0)(seed, "TwoLayer.seed"))
+        W = scale * rng.standard_normal((K, N))
+        if readout_scale is not None:
+            readout_scale = number(minimum=0)(readout_scale, "TwoLayer.readout_scale")
+            readout = readout_scale * rng.standard_normal(K)
+        # By rotation invariance the teacher may lie along the first M axes.
+        Q = W @ W.T / N
+        R = W[:, : teacher.hidden] @ covariance_root(teacher.T).T / np.sqrt(N)
+        activation = teacher.activation if activation is None else activation
+        return cls(activation, Q, R, readout, train_readout)
+
+
+def covariance(Q, R, T):
+    """C = [[Q, R], [Rᵀ, T]], the covariance of the student fields λ and the teacher fields ρ."""
+    return np.block([[Q, R], [R.T, T]])

@@ -1,0 +1,1 @@
+"""Online learning and gradient flow: order-parameter equations."""

@@ -1,0 +1,118 @@
+"""Online learning of two-layer networks: the order-parameter equations.
+
+Finite network: see `TwoLayer`. Limit: N → ∞ at fixed K, M, B, η, η_v, with time t = steps/N. The fields
+u = (λ, ρ) are Gaussian with covariance C = [[Q, R], [Rᵀ, T]] at any N, so the overlaps obey closed equations. With
+s = (v, −v*), ε = Σ_c s_c g(u_c) = −Δ (without label noise) and decay κ,
+
+    dR_in/dt = −η v_i ⟨g'(u_i) u_n ε⟩ − ηκ R_in
+    dQ_ik/dt = −η [v_i ⟨g'(u_i) u_k ε⟩ + v_k ⟨g'(u_k) u_i ε⟩]
+               + (η²/B) v_i v_k [⟨g'(u_i) g'(u_k) ε²⟩ + σ² ⟨g'(u_i) g'(u_k)⟩] − 2ηκ Q_ik
+    dv_i/dt  = −η_v ⟨g(u_i) ε⟩ − η_vκ v_i
+    test loss = ½⟨ε²⟩, against clean labels (add σ²/2 for noisy ones).
+
+On a `Population` (gradient flow) the η² term is absent. Exact as N → ∞; the averages are closed forms for erf, relu and
+polynomials, quadrature with a stated error otherwise. Cost of one right-hand side: O(K²(K+M)²).
+
+Saad & Solla, Phys. Rev. E 52, 4225 (1995); Riegler & Biehl, J. Phys. A 28, L507 (1995); Goldt, Advani, Saxe, Krzakala &
+Zdeborová, NeurIPS 2019; Carrasco-Davis & Grant, ICLR blog posts 2025 (a primer).
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from learndyn.numerics.gaussian import error_moments, loss
+from learndyn.problem.activations import Activation
+from learndyn.problem.data import Population
+from learndyn.problem.training import Schedule, as_schedule, leaves_as_arrays
+
+TASK = (
+    "training.learning_rate",
+    "training.readout_learning_rate",
+    "training.weight_decay",
+    "training.time",
+    "data.noise",
+    "data.teacher.activation",
+    "data.teacher.readout",
+)
+"""What may change in the middle of training. The overlaps with other teacher units would not be known."""
+
+
+class OrderParameters(NamedTuple):
+    """The state of the limit: overlaps Q (K×K), R (K×M) and the readout v (K)."""
+
+    Q: Float[Array, "K K"]
+    R: Float[Array, "K M"]
+    v: Float[Array, " K"]
+
+
+class Equations(eqx.Module):
+    """What the right-hand side depends on besides the state; every number is an array, so none is compiled in."""
+
+    student: Activation
+    teacher: Activation
+    T: Float[Array, "M M"]
+    v_star: Float[Array, " M"]
+    eta: Schedule
+    eta_v: Schedule
+    decay: Float[Array, ""]
+    noise: Float[Array, ""]
+    batch: Float[Array, ""]
+    train_readout: bool = eqx.field(static=True)
+    flow: bool = eqx.field(static=True)
+    """Gradient flow: no η² term."""
+
+    def velocity(self, t, y: OrderParameters, rule) -> OrderParameters:
+        """The right-hand side (dQ, dR, dv)/dt."""
+        Q, R, v = y
+        K = v.shape[0]
+        eta = self.eta(t)
+        s = jnp.concatenate([v, -self.v_star])
+        average = error_moments(
+            self.student, self.teacher, self.covariance(y), s, K, rule, second_order=not self.flow
+        )
+        pull = v[:, None] * average.force
+        dR = -eta * (pull[:, K:] + self.decay * R)
+        dQ = -eta * (pull[:, :K] + pull[:, :K].T + 2 * self.decay * Q)
+        if not self.flow:
+            variance = average.square + self.noise**2 * average.slope
+            dQ = dQ + eta**2 / self.batch * jnp.outer(v, v) * variance
+        dv = jnp.zeros_like(v)
+        if self.train_readout:
+            dv = -self.eta_v(t) * (average.readout + self.decay * v)
+        return OrderParameters(dQ, dR, dv)
+
+    def covariance(self, y: OrderParameters) -> Float[Array, "n n"]:
+        """C = [[Q, R], [Rᵀ, T]]."""
+        return jnp.block([[y.Q, y.R], [y.R.T, self.T]])
+
+    def test_loss(self, y: OrderParameters, rule=None) -> Float[Array, ""]:
+        """½⟨ε²⟩ at the state `y`."""
+        s = jnp.concatenate([y.v, -self.v_star])
+        return loss(self.student, self.teacher, self.covariance(y), s, y.v.shape[0], rule)
+
+
+def equations(problem) -> tuple[Equations, OrderParameters]:
+    """The equations of a problem and their initial state."""
+    network, data, training = problem.network, problem.data, problem.training
+    teacher = data.teacher
+    readout_rate = training.readout_learning_rate
+    numbers = leaves_as_arrays(
+        {
+            "student": network.activation,
+            "teacher": teacher.activation,
+            "T": teacher.T,
+            "v_star": teacher.readout,
+            "eta": as_schedule(training.learning_rate),
+            "eta_v": as_schedule(training.learning_rate if readout_rate is None else readout_rate),
+            "decay": training.weight_decay,
+            "noise": data.noise,
+            "batch": float(getattr(data, "batch", None) or 1),
+        }
+    )
+    flow = isinstance(data, Population)
+    made = Equations(**numbers, train_readout=network.train_readout, flow=flow)
+    start = leaves_as_arrays((network.Q, network.R, network.readout))
+    return made, OrderParameters(*start)

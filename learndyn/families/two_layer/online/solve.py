@@ -1,0 +1,371 @@
+"""Integrating the order-parameter equations: adaptive steps, error control, divergence, accuracy."""
+
+from typing import NamedTuple
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+from scipy.special import stdtrit
+
+from learndyn.core.curves import Curves
+from learndyn.core.divergence import DIVERGED
+from learndyn.core.memory import require_memory
+from learndyn.core.method import Method
+from learndyn.core.progressing import Progressing
+from learndyn.errors import NotConverged
+from learndyn.families.two_layer.observables import TABLE, specialisation
+from learndyn.families.two_layer.online.equations import TASK, Equations, OrderParameters, equations
+from learndyn.numerics.gaussian import closed_form
+from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS, Rule, gaussian_rule
+from learndyn.numerics.statistics import mean_and_error
+from learndyn.problem.part import field, number, whole
+
+CHUNKS = 8
+"""An expensive integration is cut into this many calls, so that progress shows and Ctrl-C works."""
+
+
+LOOSER = 100.0
+"""A second integration with tolerances larger by this factor shows the accuracy of the first."""
+COARSER = 4
+"""Grids of the second integration have fewer points, by this factor."""
+LEFT = 1 / (COARSER ** (1 / GRID_DIMENSIONS) - 1)
+"""The error of the finer grids in units of the difference, at most: with a kink it falls as the spacing or faster."""
+CONFIDENCE = 0.95
+"""Errors of quasi-random averages are below the stated accuracy with this probability."""
+
+
+class Segment(NamedTuple):
+    """What one call of the integrator returns."""
+
+    states: OrderParameters
+    losses: Array
+    reached: Array
+    steps: Array
+
+
+def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, differentiable):
+    """The states and losses at `times`, from the state `y` at `t0`. Times not reached are infinite."""
+    # One flat vector: on a small state most of the time of a step goes into the number of operations.
+    start, unflatten = ravel_pytree(y)
+    bound = DIVERGED * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(made.T)))
+
+    def velocity(t, state, args):
+        return ravel_pytree(made.velocity(t, unflatten(state), rule))[0]
+
+    def diverged(t, state, args, **_):
+        return jnp.max(jnp.abs(state)) > bound
+
+    controller = diffrax.PIDController(rtol=tolerance[0], atol=tolerance[1])
+    if len(jumps):
+        controller = diffrax.ClipStepSizeController(controller, jump_ts=jumps)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(velocity),
+        diffrax.Dopri8(),
+        t0=t0,
+        t1=times[-1],
+        # A guess, which the controller mends; asking for a better one would compile the right-hand side twice more.
+        dt0=1e-4 * (times[-1] - t0),
+        y0=start,
+        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
+        stepsize_controller=controller,
+        max_steps=max_steps,
+        adjoint=diffrax.RecursiveCheckpointAdjoint() if differentiable else diffrax.ForwardMode(),
+        event=None if differentiable else diffrax.Event(diverged),
+        throw=False,
+    )
+    states = jax.vmap(unflatten)(solution.ys[0])  # pyright: ignore[reportOptionalSubscript]
+    losses = jax.vmap(lambda state: made.test_loss(state, rule))(states)
+    reached = solution.ts[1][-1]  # pyright: ignore[reportOptionalSubscript]
+    return Segment(states, losses, reached, solution.stats["num_steps"])
+
+
+@eqx.filter_jit
+def _integrate(made, y, rules, t0, times, jumps, tolerance, max_steps):
+    """`integrate` for every quadrature rule (leading axis of `y` and of `rules`), or once without one."""
+
+    def one(y, rule):
+        return integrate(made, y, rule, t0, times, jumps, tolerance, max_steps, False)
+
+    if rules is None:
+        return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], y), None))
+    return jax.vmap(one)(y, rules)
+
+
+class Quadrature(NamedTuple):
+    """The rules of the averages, one per replicate, and coarser ones to set next to them; None for closed forms.
+
+    `sampled` says whether the points are quasi-random: then replicates are independent.
+    """
+
+    rules: Rule | None
+    coarser: Rule | None
+    sampled: bool
+
+
+def quadrature(made: Equations, K: int, method: "OrderParameterODE", seed: int) -> Quadrature:
+    """How the averages over the fields of K students and the teachers are taken."""
+    if closed_form(made.student, made.teacher):
+        return Quadrature(None, None, False)
+    n, replicates = K + made.T.shape[0], method.replicates
+    rules = gaussian_rule(n, method.points, replicates, seed)
+    pair_points = round(PAIR_POINTS / np.sqrt(COARSER))
+    if n <= GRID_DIMENSIONS:
+        coarser = gaussian_rule(
+            n, method.points // COARSER, replicates, seed, pair_points=pair_points
+        )
+        return Quadrature(rules, coarser, False)
+    pairs = gaussian_rule(2, 4, replicates, seed, pair_points=pair_points).pairs
+    # Gradient flow needs averages over two fields only.
+    return Quadrature(rules, rules._replace(pairs=pairs), not made.flow)
+
+
+NAMES = ("test_loss", "Q", "R", "v")
+"""What an integration keeps, in the order of its arrays."""
+
+
+@eqx.filter_jit
+def _losses(made: Equations, y: OrderParameters, rules):
+    """The test loss of a state, for every quadrature rule (leading axis of `y` and of `rules`), or once without one."""
+    if rules is None:
+        return jax.vmap(lambda y: made.test_loss(y))(y)
+    return jax.vmap(made.test_loss)(y, rules)
+
+
+class Integration(Progressing):
+    """The order parameters on their way through training, for each of several quadrature rules."""
+
+    changeable = (*TASK, "data.batch")
+
+    def __init__(
+        self,
+        problem,
+        system: tuple[Equations, OrderParameters],
+        rules: Rule | None,
+        method: "OrderParameterODE",
+        looser: float = 1.0,
+    ):
+        self.made, start = system
+        self.rules, self.max_steps = rules, method.max_steps
+        self.tolerance = looser * jnp.asarray([method.rtol, method.atol])
+        replicates = 1 if rules is None else jax.tree.leaves(rules)[0].shape[0]
+        self.y = jax.tree.map(lambda x: jnp.broadcast_to(x, (replicates, *x.shape)), start)
+        self.training = problem.training
+        self.now, self.steps = 0.0, 0
+        self.kept: list[tuple] = []
+
+    def change(self, problem):
+        self.made, _ = equations(problem)
+        self.training = problem.training
+
+    def _present(self) -> tuple:
+        """The loss and the order parameters of now, with an axis of one state after that of the replicates."""
+        loss = _losses(self.made, self.y, self.rules)
+        return tuple(np.asarray(x)[:, None] for x in (loss, *self.y))
+
+    def advance(self, states, report):
+        """All states, in equal chunks."""
+        times = np.asarray(states, dtype=float)
+        if times[-1] == self.now:
+            self.kept.append(self._present())
+            return len(times)
+        K, M = self.y.R.shape[1:]
+        expensive = self.rules is not None or (K * (K + M)) ** 2 > 1e5
+        chunks = CHUNKS if expensive and len(times) >= 2 * CHUNKS else 1
+        length = -(-len(times) // chunks)
+        # Equal chunks compile once: the last interval is cut into pieces to fill up the last chunk.
+        spare = length * chunks - len(times)
+        before = times[-2] if len(times) > 1 else self.now
+        padded = np.concatenate([times[:-1], np.linspace(before, times[-1], spare + 2)[1:]])
+        jumps = jnp.asarray(self.training.breakpoints(times[-1]))
+        pieces = []
+        for chunk in range(chunks):
+            piece = padded[chunk * length : (chunk + 1) * length]
+            pieces.append(self._integrated(piece, jumps, times[-1]))
+            if not np.isfinite(pieces[-1][0]).all():
+                break
+            report(piece[-1])
+        arrays = [np.concatenate(parts, axis=1) for parts in zip(*pieces, strict=True)]
+        kept = np.r_[0 : len(times) - 1, len(padded) - 1]
+        kept = kept[kept < arrays[0].shape[1]]
+        arrays = [a[:, kept] for a in arrays]
+        reached = before_divergence(arrays)
+        self.kept.append(tuple(a[:, :reached] for a in arrays))
+        return reached
+
+    def _integrated(self, times: np.ndarray, jumps, end: float) -> tuple:
+        """Losses and order parameters at some times (replicates × times × …), infinite where they diverged."""
+        given = (jnp.asarray(self.now), jnp.asarray(times), jumps, self.tolerance, self.max_steps)
+        segment = _integrate(self.made, self.y, self.rules, *given)
+        used = int(np.max(segment.steps))
+        self.steps += used
+        if used >= self.max_steps and not np.isfinite(segment.losses).all():
+            stopped = float(np.min(segment.reached))
+            raise NotConverged(
+                f"the integrator used up max_steps = {self.max_steps} at time {stopped:.6g} of {end:.6g}; "
+                "give OrderParameterODE a larger max_steps or larger tolerances"
+            )
+        self.y = jax.tree.map(lambda x: x[:, -1], segment.states)
+        self.now = float(times[-1])
+        return tuple(np.asarray(x) for x in (segment.losses, *segment.states))
+
+    def replicates(self) -> dict[str, np.ndarray]:
+        """What was kept (replicates × states × …)."""
+        joined = (np.concatenate(parts, axis=1) for parts in zip(*self.kept, strict=True))
+        return dict(zip(NAMES, joined, strict=True))
+
+    def arrays(self):
+        return self._observables(self.replicates())
+
+    def observe(self):
+        return self._observables(dict(zip(NAMES, self._present(), strict=True)))
+
+    def _observables(self, replicates: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        means = {name: array.mean(0) for name, array in replicates.items()}
+        special = specialisation(means["Q"], means["R"], np.asarray(self.made.T))
+        return means | {"specialisation": special}
+
+
+def before_divergence(arrays: list[np.ndarray]) -> int:
+    """How many states (the second axis) come before the first at which something is not finite."""
+    finite = np.all([np.isfinite(a).all(axis=(0, *range(2, a.ndim))) for a in arrays], axis=0)
+    return len(finite) if finite.all() else int(np.argmin(finite))
+
+
+def _named(arrays: list[np.ndarray], problem) -> dict[str, np.ndarray]:
+    """Losses and order parameters at all states by name, and what follows from them."""
+    named: dict[str, np.ndarray] = dict(zip(NAMES, arrays, strict=True))
+    special = specialisation(named["Q"], named["R"], problem.data.teacher.T)
+    return named | {"specialisation": special}
+
+
+def _stacked(*leaves):
+    """The numbers at one place of several problems; non-numeric fields are equal across the problems."""
+    if isinstance(leaves[0], float | np.ndarray):
+        return jnp.asarray(np.stack(leaves))
+    return leaves[0]
+
+
+@eqx.filter_jit
+def _integrate_many(problems, times, jumps, tolerance, max_steps):
+    """`integrate` for every problem (leading axis of the numbers in `problems`, and of `jumps`)."""
+
+    def one(problem, jumps):
+        made, y = equations(problem)
+        return integrate(made, y, None, 0.0, times, jumps, tolerance, max_steps, False)
+
+    return eqx.filter_vmap(one)(problems, jumps)
+
+
+class OrderParameterODE(Method):
+    """Integrate the order-parameter equations by an adaptive Runge–Kutta method of order 8.
+
+    `rtol`, `atol` bound the local error. Activations without closed-form integrals use `replicates` quadrature rules of
+    `points` points each. Up to three fields, K + M ≤ 3, and in gradient flow these are grids, compared with grids of a
+    quarter of the points; else they are independent quasi-random points, whose spread is the error estimate.
+    """
+
+    rtol: float = field(number(above=0), default=1e-9)
+    atol: float = field(number(above=0), default=1e-12)
+    max_steps: int = field(whole(1), default=1_000_000)
+    points: int = field(whole(16), default=2**12)
+    replicates: int = field(whole(2), default=4)
+
+    def start(self, problem, seed=0):
+        made, y = system = equations(problem)
+        rules = quadrature(made, y.v.shape[0], self, seed).rules
+        return Integration(problem, system, rules, self)
+
+    def solve(self, problem, record, seed, report):
+        """Integrate twice; what looser tolerances and coarser grids change the second time is the accuracy."""
+        K, M = problem.network.R.shape
+        _require_memory(K, M, self, problem)
+        made, _ = system = equations(problem)
+        rules, coarser, sampled = quadrature(made, K, self, seed)
+        fine = Integration(problem, system, rules, self)
+        loose = Integration(problem, system, coarser, self, LOOSER)
+        end = record.last
+        reached = fine.advance(record.at, lambda t: report(0.6 * t / end))
+        also = loose.advance(record.at, lambda t: report(0.6 + 0.4 * t / end))
+        averages = "closed form" if rules is None else "quadrature"
+        spread = fine.replicates() if sampled else {}
+        curves = Curves(TABLE, record, fine.arrays(), min(reached, also))
+        other = Curves(TABLE, record, loose.arrays(), min(reached, also))
+        return self._told(curves, other, fine.steps, averages, spread)
+
+    def _told(
+        self, curves: Curves, loose: Curves, steps: int, averages="closed form", spread=None
+    ) -> Curves:
+        """The curves with the accuracy that a looser integration and the spread of samples show."""
+        accuracy = curves.differences(loose)
+        del accuracy["specialisation"]
+        for name in accuracy:
+            if averages == "quadrature":
+                accuracy[name] *= LEFT
+            if spread:
+                # Few replicates know their spread poorly, which Student's distribution makes up for.
+                replicates = spread[name][:, : curves.count]
+                factor = stdtrit(len(replicates) - 1, (1 + CONFIDENCE) / 2)
+                error = mean_and_error(replicates)[1]
+                accuracy[name] += factor * float(np.max(error, initial=0.0))
+        return curves.told(
+            tolerances={"rtol": self.rtol, "atol": self.atol},
+            accuracy=accuracy,
+            averages=averages,
+            integration_steps=steps,
+        )
+
+    def trace(self, problem, record):
+        made, y = equations(problem)
+        rules = quadrature(made, y.v.shape[0], self, seed=0).rules
+        rule = None if rules is None else rules.replicate(0)
+        jumps = jnp.asarray(problem.training.breakpoints(record.last))
+        given = (jumps, jnp.asarray([self.rtol, self.atol]), self.max_steps, True)
+        segment = integrate(made, y, rule, 0.0, jnp.asarray(record.at), *given)
+        Q, R, v = segment.states
+        special = specialisation(Q, R, made.T, jnp)
+        return {"test_loss": segment.losses, "Q": Q, "R": R, "v": v, "specialisation": special}
+
+    def pays_together(self, problems, record):
+        """Problems of one shape, unless their averages need quadrature or their rates jump differently often."""
+        first = problems[0]
+        jumps = {len(problem.training.breakpoints(record.last)) for problem in problems}
+        return len(jumps) == 1 and closed_form(
+            first.network.activation, first.data.teacher.activation
+        )
+
+    def solve_many(self, problems, record, seed, wanted=None):
+        """Side by side. Every problem keeps its own steps, so that the numbers are those of `solve` up to rounding."""
+        if not self.pays_together(problems, record):
+            return super().solve_many(problems, record, seed, wanted)
+        jumps = jnp.asarray([problem.training.breakpoints(record.last) for problem in problems])
+        tolerance, times = jnp.asarray([self.rtol, self.atol]), jnp.asarray(record.at)
+        stacked = jax.tree.map(_stacked, *problems)
+        fine, loose = (
+            _integrate_many(stacked, times, jumps, scale * tolerance, self.max_steps)
+            for scale in (1.0, LOOSER)
+        )
+        if any(int(np.max(segment.steps)) >= self.max_steps for segment in (fine, loose)):
+            raise NotConverged(f"an integrator used up max_steps = {self.max_steps}")
+        steps = np.asarray(fine.steps)
+        both = [[np.asarray(x) for x in (one.losses, *one.states)] for one in (fine, loose)]
+        curves = []
+        for i, problem in enumerate(problems):
+            reached = min(before_divergence([x[i][None] for x in arrays]) for arrays in both)
+            tight, rough = (
+                Curves(TABLE, record, _named([x[i, :reached] for x in arrays], problem), reached)
+                for arrays in both
+            )
+            curves.append(self._told(tight, rough, int(steps[i])))
+        return curves
+
+
+def _require_memory(K: int, M: int, method: OrderParameterODE, problem) -> None:
+    n = K + M
+    needed = 20 * 8 * (K * n * n + n * n)
+    if not closed_form(problem.network.activation, problem.data.teacher.activation):
+        needed += 8 * 8 * method.points * method.replicates * n
+    require_memory(needed, f"a solve with {K} student and {M} teacher units", "use fewer units")

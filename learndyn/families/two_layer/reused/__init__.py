@@ -1,0 +1,1 @@
+"""A reused dataset: two coupled processes, sampled."""

@@ -1,0 +1,376 @@
+"""Finite two-layer networks trained on a reused dataset, and their response functions; D is the size.
+
+With the P×D inputs X, fields h_iμ = w_i·x_μ/√D and labels y_μ = Σ_n v*_n σ(ρ_nμ) + noise, step number k is
+
+    Δ_μ = y_μ − Σ_i v_i g(h_iμ),  g_iμ = v_i g'(h_iμ) Δ_μ,  w_i ← (1 − τ_kκ) w_i + τ_k (√D/P) Σ_μ g_iμ x_μ.
+
+Responses are tangents of the run, in random directions of ±1. With the slopes s_i = v_i g'(h_i), one step of a tangent
+is
+
+    δh_i = δw_i·x/√D + δu_i,  δΔ = δy − Σ_j s_j δh_j,  δg_i = v_i g''(h_i) Δ δh_i + s_i δΔ,
+    δw_i ← (1 − τ_kκ) δw_i + τ_k (√D/P) Σ_μ δg_iμ x_μ,
+
+and the traces over D inputs or P examples are estimated by the products with the direction itself:
+
+    R_w(t, s)_ij = ξ·δw_i(t)/D       after δw_j(s+1) = ξ;
+    R_h(t, s)_ij = (1/P) z·δg_i(t)   after δu_j = z at step s alone;
+    R_star(t)_in = (1/P) z·δg_i(t)   with δy = v*_n σ'(ρ_n) z at all steps.
+
+A step costs two passes over X, bound by memory; so X is kept in the single precision in which it is drawn, while all
+sums are in double precision. Weights, inputs, noise and every direction have random generators of their own, so that
+neither the recorded times nor the other seeds change a seed's curve.
+"""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from learndyn.core.divergence import diverged
+from learndyn.core.method import Ensemble, Simulator
+from learndyn.core.progressing import Diverged, Products, Trainee
+from learndyn.errors import ProblemError
+from learndyn.families.two_layer.observables import drops
+from learndyn.families.two_layer.online.equations import Equations, OrderParameters, equations
+from learndyn.families.two_layer.online.finite import draw_weights, test_rule
+from learndyn.families.two_layer.reused.time_grid import Grid, TimeSteps, time_grid
+from learndyn.numerics.lower import compiled
+from learndyn.problem.part import boolean, field
+
+ROWS = 512
+"""Examples whose inputs are in double precision at a time, for the tangents."""
+STATES = 256
+"""States whose test losses are computed at a time."""
+
+
+@compiled
+def rows_times_inputs(W, X):
+    """W Xᵀ, in double precision."""
+    n, units, D = len(X), len(W), X.shape[1]
+    out = np.empty((units, n))
+    for m in range(0, n - 3, 4):
+        x0, x1, x2, x3 = X[m], X[m + 1], X[m + 2], X[m + 3]
+        for i in range(units):
+            w = W[i]
+            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+            for k in range(D):
+                s0 += w[k] * x0[k]
+                s1 += w[k] * x1[k]
+                s2 += w[k] * x2[k]
+                s3 += w[k] * x3[k]
+            out[i, m], out[i, m + 1], out[i, m + 2], out[i, m + 3] = s0, s1, s2, s3
+    for m in range(n - n % 4, n):
+        for i in range(units):
+            s = 0.0
+            for k in range(D):
+                s += W[i, k] * X[m, k]
+            out[i, m] = s
+    return out
+
+
+@compiled
+def sums_of_inputs(g, X):
+    """g X, in double precision."""
+    n, units, D = len(X), len(g), X.shape[1]
+    out = np.zeros((units, D))
+    for m in range(0, n - 3, 4):
+        x0, x1, x2, x3 = X[m], X[m + 1], X[m + 2], X[m + 3]
+        for i in range(units):
+            total = out[i]
+            g0, g1, g2, g3 = g[i, m], g[i, m + 1], g[i, m + 2], g[i, m + 3]
+            for k in range(D):
+                total[k] += g0 * x0[k] + g1 * x1[k] + g2 * x2[k] + g3 * x3[k]
+    for m in range(n - n % 4, n):
+        for i in range(units):
+            for k in range(D):
+                out[i, k] += g[i, m] * X[m, k]
+    return out
+
+
+def fields(W, X):
+    """h = W Xᵀ/√D (K×P)."""
+    return rows_times_inputs(W, X) / math.sqrt(X.shape[1])
+
+
+def moved(W, g, X, tau: float, decay: float):
+    """The weights after a step τ under the forces g (K×P)."""
+    P, D = X.shape
+    return (1 - tau * decay) * W + tau * math.sqrt(D) / P * sums_of_inputs(g, X)
+
+
+class Examples(NamedTuple):
+    """The dataset of one seed: inputs X (P×D), teacher fields ρ (M×P), noisy labels y."""
+
+    X: np.ndarray
+    rho: np.ndarray
+    y: np.ndarray
+
+
+def draw(made: Equations, start: OrderParameters, D: int, P: int, seed: int):
+    """The initial weights W (K×D), the teacher's W* (M×D) and the dataset of one seed."""
+    weights_rng, inputs_rng, noise_rng = (_generator(seed, k) for k in range(3))
+    weights = draw_weights(start, made.T, D, weights_rng)
+    W, W_star = np.array(weights.W), np.array(weights.W_star)
+    X = inputs_rng.standard_normal((P, D), dtype=np.float32)
+    rho = fields(W_star, X)
+    clean = np.asarray(made.teacher(jnp.asarray(rho)).T @ made.v_star)
+    y = clean + float(made.noise) * noise_rng.standard_normal(P)
+    return W, W_star, Examples(X, rho, y)
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+@eqx.filter_jit
+def _forces(made: Equations, v, h, y):
+    """Δ (P) and g (K×P)."""
+    Delta = y - v @ made.student(h)
+    return Delta, v[:, None] * made.student.derivative(h) * Delta
+
+
+@eqx.filter_jit
+def _slopes(made: Equations, v, h, Delta):
+    """v_i g'(h_i) and v_i g''(h_i) Δ."""
+    slope, bend = jax.jvp(made.student.derivative, (h,), (jnp.ones_like(h),))
+    return v[:, None] * slope, v[:, None] * bend * Delta
+
+
+@eqx.filter_jit
+def _test_losses(made: Equations, rule, v, Q, R):
+    """½⟨(y − ŷ)²⟩ on clean labels at every state."""
+
+    def one(state):
+        Q, R = state
+        return made.test_loss(OrderParameters(Q, R, v), rule)
+
+    return jax.lax.map(one, (Q, R), batch_size=min(STATES, len(Q)))
+
+
+class Tangents:
+    """The tangents of a run. First M of them move the labels; then, for every recorded state, K fields and K weights.
+
+    `z` and `xi` are their directions among examples and inputs, and 0 where a tangent has none.
+    """
+
+    def __init__(self, made: Equations, K: int, examples: Examples, recorded, seed: int):
+        self.examples, self.K, self.M = examples, K, len(examples.rho)
+        P, D = examples.X.shape
+        count = self.M + 2 * K * len(recorded)
+        self.W = np.zeros((count, K, D))
+        self.z, self.xi = np.zeros((count, P), np.int8), np.zeros((count, D), np.int8)
+        self.z[: self.M] = _signs(_generator(seed, 3), (self.M, P))
+        for state, first in zip(recorded, self._first(np.arange(len(recorded))), strict=True):
+            rng = _generator(seed, 4, int(state))
+            self.z[first : first + K] = _signs(rng, (K, P))
+            self.xi[first + K : first + 2 * K] = _signs(rng, (K, D))
+        slope = made.v_star[:, None] * made.teacher.derivative(jnp.asarray(examples.rho))
+        self.labels = np.asarray(slope) * self.z[: self.M]
+        self.R_star = np.zeros((len(recorded), K, self.M))
+        self.R_h, self.R_w = np.zeros((2, len(recorded), K, len(recorded), K))
+        self.active = self.M
+
+    def _first(self, record):
+        """The first of the 2K tangents that start at this recorded state."""
+        return self.M + 2 * self.K * record
+
+    def step(self, slopes, tau: float, decay: float, record: int | None) -> None:
+        """From one state, with its `_slopes`, to the next; `record` is the number of a recorded state, else None."""
+        K, (X, _, _), new = self.K, self.examples, self.active
+        if record is not None:
+            found = np.zeros((len(self.W), K))
+            np.einsum("aid,ad->ai", self.W[:new], self.xi[:new], out=found[:new])
+            self.R_w[record] = self._by_state(found / X.shape[1], 1)
+            self.active += K
+        n, (P, D) = self.active, X.shape
+        total = np.zeros((n, K, D))
+        found = np.zeros((len(self.W), K))
+        for low in range(0, P, ROWS):
+            part = slice(low, low + ROWS)
+            x = X[part].astype(float)
+            slope, bend = slopes[0][:, part], slopes[1][:, part]
+            h = (self.W[:n].reshape(n * K, D) @ x.T / math.sqrt(D)).reshape(n, K, len(x))
+            for j in range(n - new):
+                h[new + j, j] += self.z[new + j, part]
+            Delta = -np.einsum("jm,ajm->am", slope, h)
+            Delta[: self.M] += self.labels[:, part]
+            g = bend * h + slope * Delta[:, None]
+            total += (g.reshape(n * K, len(x)) @ x).reshape(n, K, D)
+            if record is not None:
+                found[:n] += np.einsum("aim,am->ai", g, self.z[:n, part]) / P
+        self.W[:n] *= 1 - tau * decay
+        self.W[:n] += tau * math.sqrt(D) / P * total
+        if record is not None:
+            self.R_star[record] = found[: self.M].T
+            self.R_h[record] = self._by_state(found, 0)
+            for j in range(K):
+                self.W[n + j, j] = self.xi[n + j]
+            self.active += K
+
+    def _by_state(self, found, kind: int):
+        """Measured values (tangent, i) of the fields (0) or the weights (1) as (i, state, j)."""
+        return np.moveaxis(found[self.M :].reshape(-1, 2, self.K, self.K)[:, kind], 2, 0)
+
+
+def _signs(rng, shape):
+    return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
+
+
+def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bool) -> float:
+    """Bytes for one network recorded at `count` states: inputs, recorded vectors and overlaps, tangents."""
+    inputs = 4.0 * P * D
+    vectors = 8.0 * (count + 3) * K * (D + P) + 8.0 * len(grid.times) * K * (K + M)
+    correlations = 8.0 * 4 * (count * K) ** 2
+    if not responses:
+        return inputs + vectors + correlations
+    tangents = M + 2 * K * count
+    rows = min(ROWS, P)
+    moving = 8.0 * K * (3 * tangents * D + 4 * tangents * rows) + 8.0 * rows * D
+    return inputs + vectors + 2 * correlations + moving + tangents * (D + P)
+
+
+class Network(Trainee):
+    """One network in training on its dataset; its states are those of the grid of steps."""
+
+    changeable = ("training.learning_rate", "training.weight_decay")
+
+    def __init__(self, problem, size: int, grid: Grid, recorded, responses: bool, seed: int):
+        super().__init__(len(recorded))
+        self.problem, (self.made, start) = problem, equations(problem)
+        self.v, self.grid, self.recorded = start.v, grid, recorded
+        self.D, self.P = size, max(1, round(problem.data.ratio * size))
+        self.W, self.W_star, self.examples = draw(self.made, start, self.D, self.P, seed)
+        # Nothing moves after the last state.
+        self.tau, self.decay = np.append(grid.tau, 0.0), float(self.made.decay)
+        self.tangents = None
+        if responses:
+            given = (len(start.v), self.examples, recorded, seed)
+            self.tangents = Tangents(self.made, *given)
+        self.state, self.followed = 0, -1
+        self.train_losses: list[float] = []
+        self.overlaps: list[tuple] = []
+
+    def begin(self):
+        self._look()
+
+    def _look(self) -> None:
+        """The fields and forces of the present state, its losses and overlaps."""
+        X, _, y = self.examples
+        self.h = fields(self.W, X)
+        self.Delta, self.g = (np.asarray(x) for x in _forces(self.made, self.v, self.h, y))
+        loss = float(self.Delta @ self.Delta) / self.P
+        if not self.train_losses:
+            # The labels set a scale where the network starts without an error.
+            self.scale = max(loss, float(y @ y) / self.P)
+        if diverged(loss, self.scale):
+            raise Diverged
+        self.train_losses.append(0.5 * loss)
+        W, D = self.W, self.D
+        self.overlaps.append((W @ W.T / D, W @ self.W_star.T / D))
+
+    def move(self, until, report):
+        last = int(np.searchsorted(self.grid.times, until))
+        while self.state < last:
+            self._follow(None)
+            tau = self.tau[self.state]
+            self.W = moved(self.W, self.g, self.examples.X, tau, self.decay)
+            self.state += 1
+            self._look()
+            report(self.grid.times[self.state])
+
+    def _follow(self, record: int | None) -> None:
+        """Move the tangents past the present state, once."""
+        if self.tangents is None or self.followed == self.state:
+            return
+        if self.state > self.recorded[-1]:
+            return
+        slopes = [np.asarray(x) for x in _slopes(self.made, self.v, self.h, self.Delta)]
+        self.tangents.step(slopes, self.tau[self.state], self.decay, record)
+        self.followed = self.state
+
+    def measure(self):
+        if self.state in self.recorded:
+            self._follow(int(np.searchsorted(self.recorded, self.state)))
+        Q, R = self.overlaps[-1]
+        return {
+            "state": self.state,
+            "train_loss": self.train_losses[-1],
+            "Q": Q,
+            "R": R,
+            "C": Products(self.W),
+            "C_g": Products(self.g),
+        }
+
+    def complete(self, report):
+        """A drop may come after the last recorded state."""
+        self.move(self.grid.times[-1], report)
+
+    def finish(self, arrays):
+        if "state" not in arrays:
+            return arrays
+        states, count = arrays.pop("state"), len(self.train_losses)
+        Q, R = (np.stack(each) for each in zip(*self.overlaps, strict=True))
+        # One shape for all runs of a length: those that diverge early do not compile anew.
+        rest = ((0, max(len(self.grid.times) - count, 0)), (0, 0), (0, 0))
+        Q, R = np.pad(Q, rest, mode="edge"), np.pad(R, rest, mode="edge")
+        rule = test_rule(self.made, sum(self.overlaps[0][1].shape))
+        test_losses = np.asarray(_test_losses(self.made, rule, self.v, Q, R))[:count]
+        arrays |= {"test_loss": test_losses[states]}
+        arrays |= drops(self.grid.times[:count], self.train_losses, test_losses)
+        if self.tangents is not None:
+            reached = len(states)
+            arrays["R_w"] = self.tangents.R_w[:reached, :, :reached]
+            arrays["R_h"] = self.tangents.R_h[:reached, :, :reached]
+            arrays["R_star"] = self.tangents.R_star[:reached]
+        return arrays
+
+    def change(self, problem):
+        training = problem.training
+        tau = self.grid.with_rates(training).tau
+        self.tau = np.concatenate([self.tau[: self.state], tau[self.state :], [0.0]])
+        self.problem, self.decay = problem, float(training.weight_decay)
+
+    def nearest(self, until):
+        times = self.grid.times
+        return times[np.argmin(np.abs(times - until))]
+
+    def after(self):
+        return self.grid.times[min(self.state + 1, len(self.grid.times) - 1)]
+
+    def weights(self):
+        return {"W": self.W.copy(), "v": np.array(self.v), "W_star": self.W_star.copy()}
+
+    def sample(self, count):
+        """The first examples of the dataset."""
+        X, _, y = self.examples
+        return {"x": X[:count].astype(float), "y": y[:count].copy()}
+
+
+class FullBatch(TimeSteps, Simulator):
+    """Gradient descent on all examples at every step, with the steps of `TimeSteps`.
+
+    With `responses` it also measures the response functions R_w, R_h and R_star, by tangents along 2K directions (K
+    hidden units) for every recorded time; record few times.
+    """
+
+    responses: bool = field(boolean, default=False)
+
+    def ensemble(self, problem, size, record):
+        K, M = problem.network.R.shape
+        if size < K + M:
+            allowed = f"must be at least {K + M} for {K} student and {M} teacher units"
+            raise ProblemError("size", size, allowed)
+        D, P = size, max(1, round(problem.data.ratio * size))
+        grid = time_grid(problem, self)
+        recorded = record.nearest(grid.times)
+        return Ensemble(
+            lambda seed: Network(problem, size, grid, recorded, self.responses, seed),
+            record.moved_to(grid.times[recorded]),
+            memory(D, P, K, M, grid, len(recorded), self.responses),
+            f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times",
+            "use a smaller size or record fewer times (save_at)",
+            evidence={"sizes": {"D": D, "P": P}, "time_steps": len(grid.tau)},
+        )

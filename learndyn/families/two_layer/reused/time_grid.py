@@ -1,0 +1,111 @@
+"""The steps of full-batch gradient descent: as many as training says, or those that follow gradient flow.
+
+A sample answers to its own force: by itself, a step τ multiplies its error by 1 − κ with the curvature
+
+    κ = (τ/γ) Σ_i v_i² g'(h_i)²,
+
+so that it explodes where κ > 2. All samples together oscillate where τ times the largest eigenvalue of the Hessian,
+about (1 + 1/√γ)² Σ_i v_i² ⟨g'(h_i)²⟩ (the edge of the Marchenko–Pastur law), exceeds 2.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.problem.part import Part, field, number, optional
+from learndyn.problem.training import as_schedule, rates
+
+RARE = 5.0
+"""Fields up to this many standard deviations must be stable; about one sample in two millions is beyond."""
+SAFETY = 0.5
+"""The automatic step is this fraction of the largest stable one."""
+MOST_STEPS = 20_000
+"""More steps than this are refused: neither theory nor training would end."""
+
+
+class TimeSteps(Part, abstract=True):
+    """Base of the methods for two-layer networks on a `Dataset`: the steps in time that follow gradient flow.
+
+    They matter where training has a `time`; where it has `steps` they are its own, and these fields stay unset. The
+    first step is `step` (half of the largest stable one unless given); each further one is longer by the factor
+    1 + `growth`, up to `largest_step`.
+    """
+
+    step: float | None = field(optional(number(above=0)), default=None)
+    growth: float = field(number(minimum=0, maximum=1), default=0.0)
+    largest_step: float | None = field(optional(number(above=0)), default=None)
+
+
+class Grid(NamedTuple):
+    """Step sizes τ_k (k = 0 … T − 1), and the values of the main axis ("time" or "step") at the states 0 … T."""
+
+    axis: str
+    times: np.ndarray
+    tau: np.ndarray
+
+    def with_rates(self, training) -> "Grid":
+        """The same states with the rates of a training."""
+        if self.axis == "step":
+            return self._replace(tau=np.asarray(rates(training, len(self.tau)), dtype=float))
+        eta = np.asarray(as_schedule(training.learning_rate)(self.times[:-1]), dtype=float)
+        return self._replace(tau=eta * np.diff(self.times))
+
+
+def time_grid(problem, method: TimeSteps) -> Grid:
+    """The steps of a problem's training."""
+    training = problem.training
+    if training.time is None:
+        for name, unset in (("step", None), ("growth", 0.0), ("largest_step", None)):
+            value = getattr(method, name)
+            if value != unset:
+                allowed = "has no effect where training has steps, which are its own; use training.time instead"
+                raise ProblemError(f"{type(method).__name__}.{name}", value, allowed)
+        count = training.steps
+        _bounded(count, "training.steps", "use fewer steps")
+        return Grid("step", np.arange(count + 1), np.zeros(count)).with_rates(training)
+    step = automatic_step(problem) if method.step is None else float(method.step)
+    times = _times(training.time, step, method)
+    return Grid("time", times, np.diff(times)).with_rates(training)
+
+
+def _times(end: float, step: float, method: TimeSteps) -> np.ndarray:
+    """0 … end in steps that grow; the last one ends on `end`."""
+    name = f"{type(method).__name__}.step"
+    largest = math.inf if method.largest_step is None else method.largest_step
+    if not method.growth:
+        count = math.ceil(end / min(step, largest) * (1 - 1e-12))
+        _bounded(count, name, "use a larger step, growth, or less time", step)
+        return np.linspace(0.0, end, count + 1)
+    times = [0.0]
+    while times[-1] < end * (1 - 1e-12):
+        times.append(times[-1] + min(step, largest))
+        step *= 1 + method.growth
+        _bounded(len(times), name, "use a larger step, largest_step, or less time", times[1])
+    return np.asarray(times) * (end / times[-1])
+
+
+def _bounded(count: int, name: str, advice: str, value=None) -> None:
+    if count > MOST_STEPS:
+        allowed = f"makes {count} steps or more, and {MOST_STEPS} are the most; {advice}"
+        raise ProblemError(name, count if value is None else value, allowed)
+
+
+def curvature(problem, width: float) -> float:
+    """Σ_i v_i² max g'(h_i)² over |h_i| ≤ width · √Q_ii, at the start."""
+    network = problem.network
+    h = np.linspace(-width, width, 201)[:, None] * np.sqrt(np.diagonal(network.Q))
+    slopes = np.asarray(network.activation.derivative(h))
+    return float(network.readout**2 @ np.max(slopes**2, axis=0))
+
+
+def automatic_step(problem) -> float:
+    """`SAFETY` times the largest step, in time, that is stable at the start."""
+    training, ratio = problem.training, problem.data.ratio
+    eta = as_schedule(training.learning_rate)(np.linspace(0.0, training.time, 1001))
+    rate = float(np.max(np.asarray(eta)))
+    alone = curvature(problem, RARE) / ratio
+    together = (1 + ratio**-0.5) ** 2 * curvature(problem, 1.0)
+    fastest = rate * max(alone, together, training.weight_decay)
+    return min(2 * SAFETY / fastest, training.time / 20) if fastest > 0 else training.time / 20

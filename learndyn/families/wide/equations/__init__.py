@@ -1,0 +1,1 @@
+"""The equations of the limit, exact and approximate."""

@@ -1,0 +1,77 @@
+"""The observables of wide networks, the same for the limit, its approximations and finite networks.
+
+Points are numbered with the trained ones first.
+"""
+
+import numpy as np
+
+from learndyn.core.curves import Quantity, Table
+from learndyn.families.wide.setting import Loss
+
+TRAINED = "as training has it: criterion (½ for squared), and mean or sum over points; given labels"
+TWO = ("layer", "step", "point", "step2", "point2")
+
+TABLE: Table = (
+    Quantity("train_loss", ("step",), "loss of the trained points", convention=TRAINED),
+    Quantity("test_loss", ("step",), "loss of the test points", convention=TRAINED),
+    Quantity("prediction", ("step", "train_point", "output"), "outputs f of the trained points"),
+    Quantity("test_prediction", ("step", "test_point", "output"), "outputs f of the test points"),
+    Quantity(
+        "kernel",
+        ("step", "point", "output", "point2", "output2"),
+        "neural tangent kernel Σ_ℓ G^{ℓ+1} Φ^ℓ at equal times",
+    ),
+    Quantity("Phi", TWO, "feature kernels Φ^ℓ(t, s) = ⟨φ(h(t))φ(h(s))⟩"),
+    Quantity(
+        "G",
+        ("layer", "step", "point", "output", "step2", "point2", "output2"),
+        "gradient kernels G^ℓ(t, s) = ⟨g(t)g(s)⟩",
+    ),
+    Quantity("A", (*TWO, "output2"), "responses A^ℓ of φ(h^ℓ(t)) to r^ℓ(s)"),
+    Quantity(
+        "B",
+        ("layer", "step", "point", "output", "step2", "point2"),
+        "responses of g^ℓ(t) to u^ℓ(s), the paper's B^{ℓ−1}",
+    ),
+    Quantity(
+        "alignment",
+        ("layer", "step"),
+        "alignment of Φ^ℓ(t, t) with the targets, Tr(yᵀΦy)/(|Φ||yyᵀ|)",
+    ),
+    # A norm of little is mostly that of the noise, and single samples have nothing to agree with.
+    Quantity(
+        "movement",
+        ("layer", "step"),
+        "movement of Φ^ℓ: |Φ(t, t) − Φ(0, 0)|/|Φ(0, 0)|",
+        judged=False,
+    ),
+    Quantity(
+        "preactivation",
+        ("layer", "step", "point", "sample"),
+        "samples of the preactivations h^ℓ",
+        judged=False,
+    ),
+)
+
+
+def losses(loss: Loss, f: np.ndarray, test_targets) -> dict[str, np.ndarray]:
+    """Predictions and losses from the outputs f (steps, points, C) of all points."""
+    P = len(loss.targets)
+    found = {"prediction": f[:, :P], "train_loss": loss.value(f[:, :P])}
+    if f.shape[1] > P:
+        found["test_prediction"] = f[:, P:]
+        if test_targets is not None:
+            y = np.asarray(test_targets).reshape(f.shape[1] - P, -1)
+            found["test_loss"] = loss.value(f[:, P:], y)
+    return found
+
+
+def kernel_summaries(Phi: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """`alignment` and `movement` from the equal-time kernels Φ (layers, steps, points, points) of all points."""
+    P = len(targets)
+    trained = Phi[..., :P, :P]
+    square = targets @ targets.T
+    size = np.linalg.norm(trained, axis=(-2, -1))
+    moved = np.linalg.norm(trained - trained[:, :1], axis=(-2, -1))
+    aligned = np.einsum("ltij,ij->lt", trained, square) / np.linalg.norm(square)
+    return {"alignment": aligned / size, "movement": moved / size[:, :1]}

@@ -1,0 +1,334 @@
+"""Pictures of neural ODEs with several neurons, windows, observations, contexts and stacked systems."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from learndyn.core.simulate import simulate
+from learndyn.core.solve import solve
+from learndyn.families.neural_ode.fields import PolynomialField
+from learndyn.families.neural_ode.network import NeuralODE
+from learndyn.papers.neural_ode import (
+    LOSS,
+    REFERENCE,
+    STEP,
+    draw_line,
+    flow,
+    name_points,
+    of_one_unit,
+    some_steps,
+)
+from learndyn.papers.registry import PaperFigure, register_figure
+from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
+from learndyn.problem.data import Data, Dataset, Observations, Stream
+from learndyn.problem.problem import Problem
+from learndyn.problem.training import GradientDescent
+
+GRID = 1 / 6
+"""The Euler step h of these pictures, unless they say otherwise."""
+
+
+def asked(
+    network: NeuralODE, rate: float, steps: int, data: Data | None = None, **training
+) -> Problem:
+    """The network on a stream of single fresh trajectories, unless other data are given."""
+    return Problem(network, data or Stream(), GradientDescent(rate, steps=steps, **training))
+
+
+def _two(height: float = 3.9, **options) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(9.6, height), layout="constrained")
+    return figure, figure.subplots(1, 2, **options)
+
+
+def _curve(axes: Axes, x, values, points, few, colour, label=None, **look) -> None:
+    """A theory's values, and those of finite systems (seeds × few)."""
+    axes.plot(x, values, color=colour, label=label, **({"lw": 1.4, "zorder": 3} | look))
+    draw_points(axes, few, points, colour)
+
+
+def neurons(report, size: int = 100, seeds: int = 10, steps: int = 60):
+    """Amplitudes of a student with more neurons than its teacher, each with a field of its own."""
+    figure, (amplitudes, learned) = _two()
+    network = flow(
+        1.0, 0.75, step=GRID, amplitudes=np.array([1.0, 1.0, -0.6]), train_amplitudes=True
+    )
+    problem = asked(network, 2.0, steps)
+    few = some_steps(steps)
+    theory, runs = solve(problem, save_at=steps + 1), simulate(problem, size, seeds, save_at=few)
+    report(1.0)
+    a, M, Q = (theory[name].values for name in ("a", "m", "Q"))
+    measured = {name: runs[name].values for name in ("a", "m", "Q")}
+    for unit, colour in zip(range(3), COLOURS, strict=False):
+        words = "the teacher's" if unit == 0 else "superfluous"
+        points = measured["a"][..., unit]
+        _curve(
+            amplitudes, theory["step"], a[:, unit], points, few, colour, f"$a_{unit + 1}$, {words}"
+        )
+        points = measured["Q"][..., unit, unit]
+        label = f"$Q_{{{unit + 1}{unit + 1}}}$"
+        _curve(learned, theory["step"], Q[:, unit, unit], points, few, colour, label)
+    points = measured["a"][..., 0] * measured["m"][..., 0, 0] / 3
+    _curve(
+        learned, theory["step"], a[:, 0] * M[:, 0, 0] / 3, points, few, THEORY_COLOUR,
+        r"$(a_1/h_s)\, θ_1·θ^*/d_θ$", ls="--",
+    )  # fmt: skip
+    name_points(amplitudes, f"d = {size}, {seeds} fields")
+    amplitudes.axhline(0.0, color="0.7", lw=0.8)
+    finish_panel(amplitudes, "(a) amplitudes", {"loc": "center right", "fontsize": 7.5}, xlabel=STEP,
+                 ylabel="amplitude a")  # fmt: skip
+    finish_panel(learned, "(b) norms, and what of the teacher is learned", {"fontsize": 7.5},
+                 xlabel=STEP, ylabel="overlap")  # fmt: skip
+    return figure
+
+
+def windows(report, size: int = 100, seeds: int = 10, steps: int = 120):
+    """Overlaps of the controls of two windows with the teacher's, seen at the end or at the boundary too."""
+    figure, panels = _two(sharey=True)
+    few = some_steps(steps)
+    seen = (
+        (None, "(a) seen at the end"),
+        (Observations([0.5, 1.0]), "(b) seen at the end of each window"),
+    )
+    names = ((0, 0, "first, its own"), (1, 1, "second, its own"), (0, 1, "first, the other's"))
+    for done, (observations, title) in enumerate(seen):
+        axes = panels[done]
+        network = flow(1.0, 0.75, step=GRID, windows=2)
+        problem = asked(network, 1.0, steps, Stream(observations=observations))
+        theory = solve(problem, save_at=steps + 1)
+        runs = simulate(problem, size, seeds, save_at=few)
+        M, measured = theory["m"].values, runs["m"].values
+        for (i, j, words), colour in zip(names, COLOURS, strict=False):
+            label = f"$M_{{{i + 1}{j + 1}}}$: {words}"
+            _curve(axes, theory["step"], M[:, i, j], measured[..., i, j], few, colour, label)
+        total, points = M.sum(axis=(1, 2)) / 2, measured.sum(axis=(-1, -2)) / 2
+        _curve(axes, theory["step"], total, points, few, THEORY_COLOUR, "half the sum", ls="--")
+        name_points(axes, f"d = {size}, {seeds} fields")
+        words = {"xlabel": STEP, "ylabel": "overlap with the teacher" if done == 0 else ""}
+        finish_panel(axes, title, {"loc": "center right", "fontsize": 7.5}, **words)
+        report((done + 1) / len(seen))
+    return figure
+
+
+def early_stopping(
+    report, size: int = 80, seeds: int = 20, steps: int = 40, examples: Sequence[int] = (1, 2, 4)
+):
+    """Train and test loss of reused trajectories of a noisy teacher."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    few = some_steps(steps)
+    for done, (n, colour) in enumerate(zip(examples, COLOURS, strict=False)):
+        network = flow(1.0, 1.0, step=0.2, teacher_noise=1 / 3)
+        problem = asked(network, 0.5, steps, Dataset(examples=n))
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        for name, style in (("test_loss", "-"), ("train_loss", "--")):
+            draw_line(
+                axes, theory, name, f"n = {n}" if style == "-" else None, color=colour, ls=style
+            )
+            fill = {"mfc": colour} if style == "-" else {}
+            draw_points(axes, few, runs[name].values, colour, **fill)
+        losses = theory["test_loss"].values
+        best = int(np.argmin(losses))
+        axes.plot([best], [losses[best]], "v", color=colour, ms=8, zorder=5)
+        report((done + 1) / len(examples))
+    for words, ls, fill in (("test loss", "-", "0.4"), ("train loss", "--", "white")):
+        look: dict[str, Any] = {"ls": ls, "marker": "o", "mfc": fill, "ms": 3.5, "lw": 1.4}
+        axes.plot([], [], color="0.4", label=f"{words}, d = {size}", **look)
+    axes.plot([], [], "v", color="0.4", ms=8, label="where to stop")
+    title = "n trajectories of a noisy teacher at every step"
+    finish_panel(
+        axes, title, {"ncols": 2, "fontsize": 7.5}, xlabel=STEP, ylabel=LOSS, ylim=(0, 0.75)
+    )
+    return figure
+
+
+def next_token(report, size: int = 100, seeds: int = 20, steps: int = 50):
+    """One long trajectory in pieces against fresh starts, without and with noise."""
+    figure, panels = _two(4.0)
+    few = some_steps(steps)
+    done = 0
+    for axes, noise, title in zip(
+        panels, (0.0, 0.1), ("(a) without noise", "(b) with noise, $τ_s = τ_t = 0.1$"), strict=True
+    ):
+        for chained, colour in ((True, COLOURS[3]), (False, THEORY_COLOUR)):
+            network = flow(1.0, 0.75, step=0.2, noise=noise, teacher_noise=noise)
+            problem = asked(network, 0.4, steps, Stream(chained=chained))
+            theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+            label = "next piece of one trajectory" if chained else "fresh trajectories"
+            names = ("test_loss", "train_loss") if noise == 0 else ("m",)
+            for name in names:
+                if name in theory.observables:
+                    style = "--" if name == "train_loss" else "-"
+                    shown = None if name == "train_loss" else label
+                    draw_line(axes, theory, name, shown, color=colour, ls=style)
+                    draw_points(axes, few, of_one_unit(runs, name).values, colour)
+            done += 1
+            report(done / 4)
+        name_points(axes, f"d = {size}, {seeds} fields")
+        if noise == 0:
+            axes.plot(
+                [], [], color="0.4", ls="--", lw=1.4, label="loss of the pieces, before training"
+            )
+            finish_panel(axes, title, {"loc": "lower left", "fontsize": 7.5}, xlabel=STEP, ylabel=LOSS,
+                         yscale="log", ylim=(1e-5, 1))  # fmt: skip
+        else:
+            axes.axhline(1.0, color="0.7", lw=0.8)
+            finish_panel(axes, title, {"loc": "lower right", "fontsize": 7.5}, xlabel=STEP,
+                         ylabel="overlap m with the teacher's control")  # fmt: skip
+    return figure
+
+
+def masks(report, size: int = 100, seeds: int = 10, steps: int = 30, visible: float = 0.4):
+    """The end alone, two times, and two times of which a part of the components is seen."""
+    figure, (overlaps, norms) = _two()
+    few = some_steps(steps)
+    kinds = (
+        ("the end", None),
+        ("two times", Observations([0.5, 1.0])),
+        (f"two times, ρ = {visible:g}", Observations([0.5, 1.0], visible=visible)),
+        ("the same, one mask", Observations([0.5, 1.0], visible=visible, mask="trajectory")),
+    )
+    for done, ((words, seen), colour) in enumerate(zip(kinds, COLOURS, strict=False)):
+        problem = asked(flow(1.0, 0.75, step=GRID), 1.0, steps, Stream(observations=seen))
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        for axes, name in ((overlaps, "m"), (norms, "Q")):
+            draw_line(axes, theory, name, words, color=colour)
+            draw_points(axes, few, of_one_unit(runs, name).values, colour)
+        report((done + 1) / len(kinds))
+    name_points(overlaps, f"d = {size}, {seeds} fields")
+    finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")
+    finish_panel(norms, "(b) norm of the control", {}, xlabel=STEP, ylabel="norm Q")
+    return figure
+
+
+CONTEXT = PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.0, 0.8]]]))
+"""G(q, m, s) = 0.4 q m + 0.8 q m s."""
+
+
+def context(
+    report,
+    size: int = 50,
+    seeds: int = 10,
+    steps: int = 30,
+    delays: Sequence[float] = (0.0, 0.5, 1.0),
+):
+    """Learning where the field depends on an earlier state too."""
+    figure, (overlaps, losses) = _two()
+    few = some_steps(steps)
+    for done, (delay, colour) in enumerate(zip(delays, COLOURS, strict=False)):
+        network = NeuralODE(CONTEXT, 0.75, 2.0, 12, delay=delay)
+        problem = asked(network, 0.2, steps)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        for axes, name in ((overlaps, "m"), (losses, "test_loss")):
+            draw_line(axes, theory, name, f"delay {delay:g}", color=colour)
+            draw_points(axes, few, of_one_unit(runs, name).values, colour)
+        report((done + 1) / len(delays))
+    name_points(overlaps, f"d = {size}, {seeds} fields")
+    finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")
+    finish_panel(losses, "(b) loss", {}, xlabel=STEP, ylabel=LOSS)
+    return figure
+
+
+DRIVEN = PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.4, 0.4]]]))
+"""G(q, m, s) = 0.4 q m + 0.4 q s + 0.4 q m s."""
+
+
+def stack(report, size: int = 50, seeds: int = 10, steps: int = 80):
+    """The controls of a driver and of the system that it drives."""
+    figure, panels = _two(sharey=True)
+    few = some_steps(steps)
+    for done, share in enumerate((0.0, 0.3)):
+        axes = panels[done]
+        network = flow(1.0, 0.75, step=GRID, driven=DRIVEN, driver_loss=share)
+        problem = asked(network, 0.5, steps)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        for unit, words in enumerate(("the driver", "the driven system")):
+            values, points = theory["m"].values[:, unit, unit], runs["m"].values[..., unit, unit]
+            label = f"$m_{unit + 1}$, {words}"
+            _curve(axes, theory["step"], values, points, few, COLOURS[unit], label)
+        name_points(axes, f"d = {size}, {seeds} fields")
+        title = "(a) the driven system is seen" if done == 0 else "(b) the driver is seen too"
+        words = {"xlabel": STEP, "ylabel": "overlap with the teacher" if done == 0 else ""}
+        finish_panel(axes, title, {"loc": "lower right"}, **words)
+        report((done + 1) / 2)
+    return figure
+
+
+_shared = (
+    "G(q, m) = 0.8 q m + 0.4 q² unless said otherwise, μ̂(z) = z, T = 1, the true gradient, m₀ = 0. Lines: theory, d → "
+    "∞, on the Euler grid of the finite systems; points: mean and standard deviation over fields."
+)
+for _name, _title, _caption, _minutes, _make in (
+    (
+        "neural-ode-neurons",
+        "Superfluous neurons switch themselves off",
+        f"{_shared} "
+        "The teacher has one neuron, the student three, each with a field of its own; controls and amplitudes are "
+        "trained on fresh trajectories, η = η_a = 2, σ = 0.75, h = 1/6, a = (1, 1, −0.6) at the start. To the "
+        "loss neurons 2 and 3 are noise: their amplitudes fall exponentially, and their controls stop at a finite "
+        "norm; of neuron 1 only the product of amplitude and overlap is determined.",
+        1.0,
+        neurons,
+    ),
+    (
+        "neural-ode-windows",
+        "The order of two windows is learned after their sum",
+        f"{_shared} "
+        "Both flows use one field, with one control in the first half of the time and another in the second; "
+        "fresh trajectories, η = 1, σ = 0.75, h = 1/6. (a) The loss sees the end: first both controls learn the "
+        "mean of the teacher's two, then which is which. (b) It sees the boundary of the windows too.",
+        1.0,
+        windows,
+    ),
+    (
+        "neural-ode-early-stopping",
+        "Few noisy trajectories: stop early",
+        f"{_shared} "
+        "n trajectories of a teacher with temperature 1/3, its noise part of the data, are used at every step; σ "
+        "= 1, h = 0.2, η = 0.5. The train loss falls to the end, the test loss has a minimum (triangles).",
+        1.0,
+        early_stopping,
+    ),
+    (
+        "neural-ode-next-token",
+        "Learning to continue one trajectory, against fresh data",
+        f"{_shared} "
+        "One trajectory a step, which starts where the last one ended, or afresh; σ = 0.75, h = 0.2, η = 0.4. (a) "
+        "Without noise both recover the teacher, fresh data sooner. (b) With Langevin noise of teacher and "
+        "student the memory of the trajectory leads to another stationary state, m = 1.007 for 0.963.",
+        1.0,
+        next_token,
+    ),
+    (
+        "neural-ode-masks",
+        "Monitored and masked trajectories",
+        f"{_shared} "
+        "Fresh trajectories, η = 1, σ = 0.75, h = 1/6; the loss sees the end, or the states at T/2 and T, or of "
+        "each a fraction ρ = 0.4 of the components, other ones in each observation or the same in both.",
+        0.7,
+        masks,
+    ),
+    (
+        "neural-ode-context",
+        "A field with a memory of an earlier state",
+        f"{_shared} "
+        "Here G(q, m, s) = 0.4 q m + 0.8 q m s, with s the overlap of the states a delay ago (before the start, "
+        "the start itself), T = 2, σ = 0.75, h = 1/6, η = 0.2; fresh trajectories. A delay of 0 is the field 0.4 "
+        "q m + 0.8 q² m.",
+        1.0,
+        context,
+    ),
+    (
+        "neural-ode-stack",
+        "A driver is learned through what it drives",
+        f"{_shared} "
+        "That is the field of the first system; the second moves in 0.4 q m + 0.4 q s + 0.4 q m s, with s the "
+        "overlap of the first system's states. σ = 0.75, h = 1/6, η = 0.5, fresh trajectories. (a) The loss sees "
+        "the second system alone; (b) and the first one with weight 0.3.",
+        1.0,
+        stack,
+    ),
+):
+    register_figure(PaperFigure(_name, _title, _caption, REFERENCE, _minutes, _make))

@@ -1,0 +1,88 @@
+"""Marks that the pictures of sweeps share, with their entries in the legend."""
+
+import textwrap
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from learndyn.pictures.panels.places import Hues, Places
+from learndyn.pictures.panels.readings import Side
+from learndyn.pictures.plotting import SAMPLED_BAND, THEORY_LINE, Picture
+
+DOT: dict[str, Any] = {"marker": "o", "ms": 4, "mfc": "white", "ls": ""}
+NO_BREAK = "\u00a0"
+NEUTRAL = "0.3"
+"""The colour of legend entries of lines that have many colours."""
+CROSSES = {"diverged": "x", "failed": "+", "no value": "|"}
+
+
+def theory_entry(colour=NEUTRAL) -> Line2D:
+    return Line2D([], [], color=colour, **THEORY_LINE)
+
+
+def dot_entry(colour=NEUTRAL) -> Line2D:
+    return Line2D([], [], color=colour, **DOT)
+
+
+def draw_dots(panel: Axes, x, values: np.ndarray, bars, colour) -> None:
+    """Runs: points with error bars."""
+    look = DOT | {"elinewidth": 1, "zorder": 4, "color": colour}
+    panel.errorbar(x, values, bars, **look)
+
+
+def draw_band(panel: Axes, x, side: Side, colour, handles: dict) -> None:
+    """Two standard errors to both sides of a sampled theory, one to both sides of the mean of runs."""
+    if side.bars is None:
+        return
+    half = side.bars if side.seeds else 2 * side.bars
+    panel.fill_between(x, side.finite - half, side.finite + half, color=colour, **SAMPLED_BAND)
+    if not side.seeds:
+        handles["± 2 standard errors"] = Patch(color=NEUTRAL, alpha=0.2, lw=0)
+
+
+def draw_missing(panel: Axes, side: Side, x: Places, handles: dict) -> None:
+    """Crosses on the lower edge of a panel, where a point has no value."""
+    for index in np.flatnonzero(~np.isfinite(side.values.values)):
+        why = side.reason(index)
+        look = {"ls": "", "marker": CROSSES[why], "color": "0.5", "ms": 6}
+        edge = panel.get_xaxis_transform()
+        panel.plot(x.at[index], 0.02, transform=edge, clip_on=False, **look)
+        handles[why] = Line2D([], [], **look)
+
+
+def runs_text(side: Side) -> str:
+    """What runs are called in a legend."""
+    return "one run" if side.seeds < 2 else f"runs, mean of {side.seeds} seeds ± standard error"
+
+
+def word_entries(field: Places, hues: Hues) -> dict:
+    """Entries for the values of a field that has no colour bar."""
+    if hues.scale:
+        return {}
+    texts = [f"{field.label} = {text}" for text in field.texts]
+    return {text: Line2D([], [], color=hues[k], lw=2) for k, text in enumerate(texts)}
+
+
+def add_legend(panels: list[Axes], handles: dict, columns: int = 3) -> None:
+    """A legend above the panels, unless there is nothing to say; what is missing comes last in it."""
+    if not handles:
+        return
+    texts = sorted(handles, key=lambda text: text in CROSSES or text.startswith(("open", "no ")))
+    entries = [handles[text] for text in texts]
+    style = {"frameon": False, "fontsize": 8, "handlelength": 2.0, "ncols": columns}
+    figure = panels[0].get_figure()
+    if isinstance(figure, Picture):
+        figure.legend(entries, texts, loc="outside upper left", **style)
+    else:
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+        panels[0].legend(entries, texts, **place, **style)
+
+
+def wrapped(text: str, rows: int = 1) -> str:
+    """A label that fits beside a panel, of which there are so many above each other."""
+    for whole in (" − ", " + ", " = ", "at step ", "at time "):
+        text = text.replace(whole, whole.replace(" ", NO_BREAK))
+    return textwrap.fill(text, 36 if rows == 1 else 27).replace(NO_BREAK, " ")

@@ -1,0 +1,62 @@
+"""Fields of a problem by their dotted paths, as in a problem file: "network.width", "training.learning_rate"."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from learndyn.errors import ProblemError, nearest
+from learndyn.problem.part import Part
+
+SECTIONS = ("network", "data", "training")
+
+
+def field_paths(problem) -> list[str]:
+    """The paths of all fields of a problem, those of parts within parts included."""
+    return [path for name in SECTIONS for path in _below(getattr(problem, name), name)]
+
+
+def _below(part: Part, name: str) -> Iterator[str]:
+    for item in dataclasses.fields(part):
+        value, path = getattr(part, item.name), f"{name}.{item.name}"
+        yield path
+        if isinstance(value, Part):
+            yield from _below(value, path)
+
+
+def check_paths(problem, paths, name: str = "field") -> None:
+    """Refuse paths that the problem has not got, and a path below another one."""
+    known = field_paths(problem)
+    for path in paths:
+        if path not in known:
+            raise ProblemError(name, path, f"is no field to vary; {nearest(path, known)}")
+        for other in paths:
+            if other.startswith(f"{path}."):
+                raise ProblemError(name, other, f"lies within {path}, which is varied too")
+
+
+def changed(problem, values: Mapping[str, Any]):
+    """The problem with other values of some fields, all changed at once; checked as a new problem is."""
+    check_paths(problem, list(values))
+    tree: dict = {}
+    for path, value in values.items():
+        *words, last = path.split(".")
+        branch = tree
+        for word in words:
+            branch = branch.setdefault(word, {})
+        branch[last] = _New(value)
+    return _rebuilt(problem, tree)
+
+
+class _New:
+    """A value in the tree of changes, apart from the dictionaries that are its branches."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def _rebuilt(part, tree: dict):
+    given = {
+        name: branch.value if isinstance(branch, _New) else _rebuilt(getattr(part, name), branch)
+        for name, branch in tree.items()
+    }
+    return dataclasses.replace(part, **given)

@@ -1,0 +1,173 @@
+"""Gradient flow of wide networks: exact solutions, and the stated accuracy."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import learndyn as ld
+from learndyn.core.curves import Curves, Quantity, of_batches
+from learndyn.core.record import Record
+from learndyn.families.wide.flow import first_step, flow
+
+WHITE = ld.Points(gram=np.eye(3), targets=[1.0, -0.5, 0.8])
+
+
+@pytest.mark.parametrize("richness", [0.3, 2.0])
+def test_white_inputs_follow_the_exact_equation(richness):
+    """L = 1, linear, K = 1, sum loss: dΔ/dt = −2√(1 + γ_0²(y − Δ)²)Δ, and the kernel grows along the targets."""
+    training = ld.GradientDescent(1.0, time=1.5, loss="sum")
+    found = ld.solve(ld.Problem(ld.Wide(1, "linear", richness), WHITE, training), save_at=7)
+    y = np.linalg.norm(WHITE.targets)
+
+    def velocity(t, error):
+        return -2 * np.sqrt(1 + richness**2 * (y - error) ** 2) * error
+
+    exact = solve_ivp(
+        velocity, (0, 1.5), [y], t_eval=found["time"].values, rtol=1e-10, atol=1e-12
+    ).y[0]
+    error = np.linalg.norm(WHITE.targets - found["prediction"].isel(output=0).values, axis=1)
+    allowed = 3 * found.evidence["accuracy"]["prediction"]
+    assert allowed < 5e-3
+    np.testing.assert_allclose(error, exact, rtol=0, atol=allowed)
+    unit = WHITE.targets / y
+    now = np.einsum("titj->tij", found["Phi"].isel(layer=0).values)
+    along = np.einsum("i,tij,j->t", unit, now, unit)
+    expected = np.sqrt(1 + richness**2 * (y - exact) ** 2)
+    np.testing.assert_allclose(along, expected, rtol=0, atol=3 * found.evidence["accuracy"]["Phi"])
+
+
+def test_flow_is_the_limit_of_small_steps():
+    points = ld.Points.random(3, 5, seed=2)
+    # Particles are the same for all steps, so that their sampling error cancels.
+    network = ld.Wide(1, "tanh", 1.0)
+    method = ld.Particles(samples=256, batches=4)
+    limit = ld.solve(
+        ld.Problem(network, points, ld.GradientDescent(1.0, time=4.0)), method, save_at=3
+    )
+    assert limit.axis == "time"
+    distances = []
+    for steps in (10, 20):
+        descent = ld.Problem(network, points, ld.GradientDescent(4.0 / steps, steps=steps))
+        found = ld.solve(descent, method, save_at=3)
+        distances.append(
+            float(np.max(np.abs(found["prediction"].values - limit["prediction"].values)))
+        )
+    # First order: half the step, half the distance; the next order is a step of 0.4 or 0.2 times smaller.
+    assert 1.5 < distances[0] / distances[1] < 2.6
+
+
+def test_recorded_times_are_met_exactly():
+    points = ld.Points.random(3, 5, seed=2)
+    asked = ld.Problem(ld.Wide(2, "linear", 1.0), points, ld.GradientDescent(1.0, time=4.0))
+    times = np.array([0.0, 0.3, 1.7, 4.0])
+    some, more = (ld.solve(asked, save_at=t) for t in (times, np.linspace(0, 4, 41)))
+    np.testing.assert_array_equal(some["time"], times)
+    at = [0, 3, 17, 40]
+    allowed = some.evidence["accuracy"]["prediction"] + more.evidence["accuracy"]["prediction"]
+    assert (
+        np.max(np.abs(some["prediction"].values - more["prediction"].values[at])) < allowed + 1e-9
+    )
+
+
+def test_what_flow_cannot_have_is_refused():
+    points = ld.Points.random(3, 5, seed=2)
+    for rule in ({"momentum": 0.5}, {"noise": 0.1}):
+        training = ld.GradientDescent(1.0, time=1.0, **rule)
+        with pytest.raises(ld.ProblemError, match="must be 0 in gradient flow"):
+            ld.solve(ld.Problem(ld.Wide(1, "tanh"), points, training))
+
+
+MADE_UP = ld.Problem(
+    ld.Wide(2, "tanh"), ld.Points.random(3, 5, seed=2), ld.GradientDescent(1.0, time=1.0)
+)
+
+
+TABLE = (Quantity("prediction", ("step", "train_point"), "f"),)
+
+
+def made_up(batches, error):
+    """Gradient flow of a descent with known batches x_i(dt) = `batches`(dt, i) + `error`(dt) after the start."""
+
+    def solve(problem, record, report):
+        dt = 1.0 / record.last / first_step(MADE_UP)
+        later = record.at[:, None] > 0
+        each = np.stack([(batches(dt, i) + error(dt)) * later * np.ones(3) for i in range(8)])
+        return of_batches(Curves(TABLE, record, {}), {"prediction": each}, len(record))
+
+    three = Record.of(MADE_UP.training, 3)
+    return flow(MADE_UP, three, 1e-3, lambda done: None, solve, costly=True)
+
+
+def test_batches_are_extrapolated_one_by_one():
+    """Two orders in dt cancel in every batch, so that the mean and the spread are those at dt = 0."""
+    start = np.random.default_rng(0).standard_normal(8)
+    found = made_up(lambda dt, i: start[i] * (1 + 0.2 * dt), lambda dt: 3 - 0.4 * dt + 0.3 * dt**2)
+    known, spread = found["prediction"], found.errors["prediction"]
+    np.testing.assert_allclose(known[1:], 3 + start.mean(), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(spread[1:], start.std(ddof=1) / np.sqrt(8), rtol=1e-12)
+    # x − x_2 = (2 fine − 3 middle + coarse)/3, of c dt²: c dt²(2/16 − 3/4 + 1)/3 = c dt²/8.
+    coarsest = 4.0 / found.evidence["steps"] / first_step(MADE_UP)
+    assert abs(found.evidence["accuracy"]["prediction"] - 0.3 * coarsest**2 / 8) < 1e-13
+
+
+def test_noise_is_no_error_of_the_step():
+    """Noise that differs from grid to grid is in the standard error, five times the tolerance here."""
+    rng = np.random.default_rng(1)
+    found = made_up(lambda dt, i: 0.02 * rng.standard_normal(3), lambda dt: 1.0)
+    known, spread = found["prediction"], found.errors["prediction"]
+    assert np.all(np.abs(known[1:] - 1) < 6 * spread[1:])
+    # (8 fine − 6 middle + coarse)/3 of independent noises: √101/3 = 3.3 times one.
+    one = 0.02 / np.sqrt(8)
+    assert 2 * one < np.sqrt(np.mean(spread[1:] ** 2)) < 5 * one
+
+
+def test_a_real_error_beyond_the_noise_is_seen():
+    """x ~ √dt has no series: 0.4 √dt changes by 2 % in an extrapolation, ten times the noise of it."""
+    rng = np.random.default_rng(2)
+    with pytest.raises(ld.NotConverged, match="gradient flow is known to"):
+        made_up(lambda dt, i: 0.002 * rng.standard_normal(3), lambda dt: 1 + 0.4 * dt**0.5)
+
+
+SAMPLED = {"tanh": (256, 32), "relu": (1024, 24)}
+"""Samples of a batch, and steps of the descent next to it."""
+
+
+@pytest.mark.parametrize("activation", ["tanh", pytest.param("relu", marks=pytest.mark.slow)])
+def test_flow_of_deep_sampled_networks(activation):
+    """At the default tolerance it converges, to small steps of the same theory and to networks, within the errors."""
+    samples, steps = SAMPLED[activation]
+    network = ld.Wide(2, activation, 1.0, centered=True)
+    points = ld.Points.random(3, 5, seed=2)
+    method = ld.SampledLayers(samples=samples)
+    asked = ld.Problem(network, points, ld.GradientDescent(1.0, time=2.0))
+    limit = ld.solve(asked, method, save_at=5)
+    coarse, fine = (
+        ld.solve(
+            ld.Problem(network, points, ld.GradientDescent(2.0 / n, steps=n)),
+            method,
+            save_at=np.linspace(0, n, 5).astype(int),
+            seed=1,
+        )
+        for n in (steps, 2 * steps)
+    )
+    for name in ("prediction", "train_loss", "alignment"):
+        known = 2 * fine[name].values - coarse[name].values
+        # Batches share most of their noise between the two step sizes; that they share none is the worst case.
+        errors = [x.standard_error(name).values for x in (limit, fine, coarse)]
+        error = np.sqrt(errors[0] ** 2 + 4 * errors[1] ** 2 + errors[2] ** 2)
+        allowed = 4 * error + limit.evidence["accuracy"][name]
+        assert np.all(np.abs(limit[name].values - known) <= allowed), name
+    assert np.max(limit.standard_error("prediction")) < 0.02
+    assert np.max(np.abs(limit["prediction"])) > 0.1
+    runs = ld.simulate(asked, 500, 8, save_at=5)
+    assert ld.compare(limit, runs).agrees
+
+
+def test_deep_sampled_networks_record_what_their_steps_allow():
+    """Two hundred recorded times would be as many steps, of a cost that grows as their third power."""
+    points = ld.Points.random(2, 5, seed=2)
+    sampled = ld.SampledLayers(samples=16, batches=2, tolerance=0.5)
+    exact = ld.LinearInnovation(tolerance=0.5)
+    for activation, method, some in (("tanh", sampled, True), ("linear", exact, False)):
+        asked = ld.Problem(ld.Wide(2, activation), points, ld.GradientDescent(1.0, time=0.5))
+        assert (len(ld.solve(asked, method)["time"]) < 20) == some

@@ -1,0 +1,253 @@
+"""Every registered picture has a caption and a reference, can be drawn, and has labelled panels with finite curves.
+
+What the curves of a picture show is tested with its family.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from learndyn.papers import convolutional as convolutional_figure
+from learndyn.papers import deep_linear, neural_ode, primer, residual, wide
+from learndyn.papers import delayed_features as reused
+from learndyn.papers import neural_ode_family as family
+from learndyn.papers.registry import figures
+
+BORDELON, URBANI, HILD, PRIMER = "Bordelon", "Urbani", "HiLD", "A primer"
+
+
+class Tiny(NamedTuple):
+    """How a picture is drawn in seconds, with the panels and curves of the real one, and what it must have.
+
+    - `settings`: smaller numbers for `make`; `size`: for pictures without them, that of all networks.
+    - `reference`, `caption`: what these texts contain, the caption as patterns; `minutes`: how long the real one takes.
+    - `grid`: only panels at the ends of rows and columns have labels; else every panel has its own along x, and along y
+      unless it shares the axis of the first.
+    - `titles`: every panel has a title. `labels`: labels of axes that are there. `along_x`: that of x in every panel.
+    - `legend`: every panel has one with so many names. `lines`: so many lines in every panel, all of them positive.
+    - `named`: what the name of a line contains. `gaps`: images may have cells without a value.
+    """
+
+    make: Callable
+    settings: dict[str, Any]
+    reference: str
+    minutes: float
+    caption: tuple[str, ...] = (".{100}",)
+    size: int | None = None
+    grid: bool = False
+    titles: bool = True
+    labels: frozenset[str] = frozenset()
+    along_x: str = ""
+    legend: int = 0
+    lines: int = 0
+    named: str = ""
+    gaps: bool = False
+
+
+WIDE = ("γ₀", "η = ", "P = ", "D = ", "L = ", "N = ", "steps", "aper")
+GROKKING = ("α", "ε", "γ", "A₀", "The paper")
+FLOW = (r"G\(q, ", r"μ̂\(z\) = z")
+TRAINED = (*FLOW, "η = ", "T = ", "h = ", "σ = ", "d = ")
+FAMILY = (
+    *(r"G\(q, m\) = 0\.8 q m \+ 0\.4 q²", r"μ̂\(z\) = z"),
+    *("T = 1", "η = ", "h = ", "m₀ = 0", r"σ\s=\s"),
+)
+FEW: dict[str, Any] = {"size": 20, "steps": 6}
+SAMPLED: dict[str, Any] = {"samples": 16, "batches": 2}
+CURVES = {"labels": frozenset({wide.STEP, wide.LOSS})}
+GRID = {"grid": True, "titles": False, "legend": 1, "lines": 2}
+ROW = {"legend": 1, "lines": 4}
+SYSTEMS: dict[str, Any] = {"size": 16, "seeds": 2}
+LEGENDS = {"legend": 3, "named": "d = 16", "along_x": "training step a"}
+
+TINY = {
+    "primer-1": Tiny(primer.figure_1, {}, PRIMER, 3, ("N = 784", "η = 0.5"), size=20),
+    "primer-2": Tiny(
+        primer.figure_2, {}, PRIMER, 5, ("N = 784", "η = 0.2"), size=20, grid=True, titles=False
+    ),
+    "primer-3": Tiny(primer.figure_3, {}, PRIMER, 2, ("N = 784", "η = 0.5"), size=20),
+    "grokking-1": Tiny(
+        reused.figure_1, {"size": 30, "seeds": 2, "time": 10.0, **SAMPLED}, HILD, 8, GROKKING
+    ),
+    "grokking-2": Tiny(
+        reused.figure_2, {"size": 30, "seeds": 2, "time": 2.0, **SAMPLED}, HILD, 8, GROKKING
+    ),
+    "grokking-3": Tiny(
+        reused.figure_3,
+        {"size": 30, "seeds": 2, "time": 2.0, **SAMPLED},
+        *(HILD, 8, GROKKING),
+        gaps=True,
+    ),
+    "grokking-map": Tiny(
+        reused.delay_map,
+        {"count": 2, "horizon": 12.0, "gamma": 8.0, **SAMPLED},
+        *(HILD, 8, GROKKING),
+        gaps=True,
+    ),
+    "deep-linear-1": Tiny(
+        deep_linear.figure_1, {"size": 16, "seeds": 2, "steps": 6}, BORDELON, 2, **GRID
+    ),
+    "deep-linear-2": Tiny(
+        deep_linear.figure_2, {"size": 16, "seeds": 2, "steps": 3, "count": 9}, BORDELON, 2, **GRID
+    ),
+    "deep-linear-3": Tiny(
+        deep_linear.figure_3,
+        {"size": 20, "seeds": 2, "steps": 64, "count": 5},
+        *(BORDELON, 2),
+        **GRID | {"grid": False},
+    ),
+    "deep-linear-4": Tiny(
+        residual.figure_4, {"size": 16, "seeds": 2, "steps": 6}, BORDELON, 1, **ROW
+    ),
+    "deep-linear-5": Tiny(
+        residual.figure_5, {"size": 16, "seeds": 2, "steps": 4, "density": 4}, BORDELON, 1, **ROW
+    ),
+    "deep-linear-6": Tiny(
+        deep_linear.figure_6, {"modes": 20, "seeds": 2, "steps": 24}, BORDELON, 2, **GRID
+    ),
+    "deep-linear-7": Tiny(deep_linear.figure_7, {"steps": 5, "count": 2}, BORDELON, 2, **GRID),
+    "deep-linear-8": Tiny(deep_linear.figure_8, {"modes": 200, "steps": 60}, BORDELON, 2, **GRID),
+    "wide-1": Tiny(
+        wide.figure_1,
+        FEW | {"seeds": 2, "widths": (10, 20), "repeats": 2, "samples": 16, "batches": 2},
+        *(BORDELON, 1.5, WIDE),
+        **CURVES,
+    ),
+    "wide-2": Tiny(wide.figure_2, FEW | {"seeds": 2, "points": 4}, BORDELON, 1.5, WIDE, **CURVES),
+    "wide-3": Tiny(
+        wide.figure_3,
+        FEW | {"seeds": 2, "richnesses": (0.2, 1.0), "samples": 32, "batches": 2},
+        *(BORDELON, 1.5, WIDE),
+        **CURVES,
+    ),
+    "wide-4": Tiny(
+        wide.figure_4,
+        FEW | {"points": 4, "richnesses": (0.5, 1.5)},
+        *(BORDELON, 1.5, WIDE),
+        **CURVES,
+    ),
+    "wide-5": Tiny(
+        convolutional_figure.figure_5,
+        {"widths": (4, 8), "richness": (0.5, 1.0), "seeds": 2, "steps": 2, "points": 8},
+        *(BORDELON, 4, ("γ₀", "η = ", "N channels", "aper")),
+        titles=False,
+    ),
+    "neural-ode-2": Tiny(
+        neural_ode.figure_2, {"sizes": (8, 6), "seeds": 2, "steps": (12, 12)}, URBANI, 3, TRAINED
+    ),
+    "neural-ode-gradient": Tiny(
+        neural_ode.gradients, {"size": 6, "seeds": 2, "steps": 11}, URBANI, 3, TRAINED
+    ),
+    "neural-ode-stability": Tiny(
+        neural_ode.stability,
+        {"times": (1.0,), "steps": 30, "size": 6, "seeds": 1},
+        *(URBANI, 3, TRAINED),
+    ),
+    "neural-ode-chaos": Tiny(
+        neural_ode.chaos, {"count": 4, "grids": (0.1, 0.05), "time": 4.0}, URBANI, 3, FLOW
+    ),
+    "neural-ode-adjoint": Tiny(
+        neural_ode.adjoints, {"time": 2.0, "short": 0.6, "size": 6, "seeds": 2}, URBANI, 3, FLOW
+    ),
+    "neural-ode-reuse": Tiny(
+        neural_ode.reuse,
+        {"sizes": (6, 8), "seeds": 2, "steps": 4, "examples": (1, 2)},
+        *(URBANI, 3, TRAINED),
+    ),
+    "neural-ode-neurons": Tiny(family.neurons, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
+    "neural-ode-windows": Tiny(family.windows, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
+    "neural-ode-early-stopping": Tiny(family.early_stopping, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
+    "neural-ode-next-token": Tiny(family.next_token, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
+    "neural-ode-masks": Tiny(family.masks, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
+    "neural-ode-context": Tiny(family.context, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
+    "neural-ode-stack": Tiny(family.stack, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
+}
+
+
+def registered(name: str):
+    return {figure.name: figure for figure in figures()}[name]
+
+
+@functools.cache
+def drawn_tiny(name: str):
+    """A picture, drawn once, and what it reported."""
+    reported: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        if TINY[name].size is not None:
+            patch.setattr(primer, "SIZE", TINY[name].size)
+        return registered(name).make(reported.append, **TINY[name].settings), reported
+
+
+every_figure = pytest.mark.parametrize("name", [figure.name for figure in figures()])
+
+
+@every_figure
+def test_a_figure_is_registered_with_a_caption_and_a_reference(name):
+    figure, tiny = registered(name), TINY[name]
+    assert figure.make is tiny.make
+    assert figure.title
+    assert tiny.reference in figure.reference
+    assert 0 < figure.minutes <= tiny.minutes
+    for pattern in tiny.caption:
+        assert re.search(pattern, figure.caption), pattern
+
+
+@pytest.mark.slow
+@every_figure
+def test_a_figure_reports_its_progress_up_to_the_end(name):
+    _, reported = drawn_tiny(name)
+    assert all(earlier <= later for earlier, later in pairwise(reported))
+    assert reported[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+@every_figure
+def test_a_figure_has_labelled_panels(name):
+    figure, tiny = drawn_tiny(name)[0], TINY[name]
+    assert figure.axes
+    bars = [panel for panel in figure.axes if panel.get_label() == "<colorbar>"]
+    panels = [panel for panel in figure.axes if panel not in bars]
+    assert all(bar.get_ylabel() for bar in bars)
+    for panel in panels:
+        # The maps of a grid share the labels of its last row and first column.
+        at_ends = tiny.grid or (panel.images and name.startswith("wide"))
+        place = panel.get_subplotspec()
+        assert panel.get_xlabel() or (at_ends and not place.is_last_row())
+        shared = panel.get_shared_y_axes().joined(panel, figure.axes[0])
+        first = shared and panel is not figure.axes[0]
+        assert panel.get_ylabel() or (not place.is_first_col() if at_ends else first)
+        assert panel.get_title() or not tiny.titles or at_ends
+        assert tiny.along_x in ("", panel.get_xlabel())
+        if tiny.legend:
+            texts = [text.get_text() for text in panel.get_legend().get_texts()]
+            assert len(texts) == len(set(texts)) >= tiny.legend
+    labels = {label for panel in panels for label in (panel.get_xlabel(), panel.get_ylabel())}
+    assert tiny.labels <= labels
+
+
+@pytest.mark.slow
+@every_figure
+def test_the_curves_of_a_figure_are_finite(name):
+    figure, tiny = drawn_tiny(name)[0], TINY[name]
+    names = [str(line.get_label()) for panel in figure.axes for line in panel.lines]
+    assert not tiny.named or any(tiny.named in label for label in names)
+    for panel in figure.axes:
+        for line in panel.lines:
+            assert np.isfinite(np.asarray(line.get_ydata(), dtype=float)).all()
+        if not tiny.gaps:
+            for image in panel.images:
+                assert np.isfinite(np.asarray(image.get_array(), dtype=float)).all()
+        theory = [line for line in panel.lines if line.get_linestyle() != "None"]
+        theory = [np.asarray(line.get_ydata()) for line in theory if len(line.get_ydata())]
+        assert len(theory) >= tiny.lines
+        if tiny.lines:
+            assert all((values > 0).all() for values in theory)
+
+
+def test_every_registered_figure_has_tiny_settings_and_there_are_no_others():
+    assert TINY.keys() == {figure.name for figure in figures()}

@@ -1,0 +1,92 @@
+"""The pictures of wide networks show what their captions say."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from tests.papers.test_figures import drawn_tiny
+
+from learndyn.core.solve import solve
+from learndyn.families.wide.solve import Particles
+from learndyn.papers import wide as drawn
+from learndyn.problem.data import Points
+
+# Pictures take minutes in all.
+pytestmark = pytest.mark.slow
+
+
+def test_the_alignment_is_the_cosine_over_the_last_axes():
+    first = np.array([[[3.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [0.0, 0.0]]])
+    second = np.array([[2.0, 0.0], [0.0, 0.0]])
+    np.testing.assert_allclose(drawn.cosine(first, second, 2), [1.0, np.sqrt(0.5)], rtol=1e-15)
+    np.testing.assert_allclose(drawn.cosine(-first, second, 2)[0], -1.0, rtol=1e-15)
+
+
+def test_kernels_at_equal_times_and_their_traces_are_the_right_entries():
+    kernel = np.random.default_rng(0).standard_normal((2, 3, 4, 3, 4))
+    for t in range(3):
+        np.testing.assert_array_equal(drawn.equal_times(kernel)[:, t], kernel[:, t, :, t])
+        for s in range(3):
+            expected = np.trace(kernel[:, t, :, s], axis1=1, axis2=2)
+            # Sums of four numbers in another order.
+            np.testing.assert_allclose(drawn.traced(kernel)[:, t, s], expected, atol=1e-15)
+    order = np.array([2, 0, 3, 1])
+    final = drawn._final(kernel, order)
+    assert final[1, 0, 3] == kernel[1, 2, 2, 2, 1]
+
+
+def test_points_are_ordered_by_target():
+    points = Points(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]))
+    assert drawn.by_target(points).tolist() == [1, 3, 0, 2]
+
+
+def test_weights_that_decay_are_trained_without_subtracting_the_initial_function():
+    points = Points.random(3, 4)
+    for decay, centered in ((0.0, True), (0.1, False)):
+        problem: Any = drawn.Setting(1, "relu", points, 0.3, 5, decay).problem(0.7)
+        assert problem.network.centered is centered
+        assert problem.network.richness == 0.7
+        assert problem.training.weight_decay == decay
+        assert problem.training.loss == "mean"
+
+
+def test_the_share_of_the_kernel_is_that_of_its_trace():
+    """Without force (γ_0 → 0 at short times) two layers of relu weights decay, and K as (1 − ηλ)^(2t)."""
+    setting = drawn.Setting(1, "relu", Points.random(3, 4), 0.1, 5, weight_decay=2.0)
+    theory = solve(setting.problem(1e-6), Particles(samples=64, batches=2))
+    # Forces move fields by γ_0² at most.
+    assert drawn.kernel_share(theory) == pytest.approx(0.8**10, rel=1e-5)
+
+
+def test_shaded_are_the_networks_whose_kernel_vanished():
+    axes = Figure().subplots()
+    runs = [np.array([0.3, 0.5])] * 4
+    shares = [1e-9, 1e-3, 0.02, 2.0]
+    drawn._draw_alignments(axes, (0.1, 1.0, 4.0, 8.0), [0.4] * 4, [0.01] * 4, shares, runs, 10)
+    (span,) = axes.patches
+    assert span.get_window_extent().x1 == pytest.approx(axes.transData.transform((2.0, 0.5))[0])
+    theory = axes.lines[0]
+    assert np.asarray(theory.get_ydata()).tolist() == [0.4] * 4
+
+
+def test_a_scale_of_some_rows_cuts_the_others():
+    block = Figure()
+    rows = {"network": np.full((1, 2, 2), 2.0), "order": np.full((1, 2, 2), -9.0)}
+    look = {"axis": ("s", "t"), "words": "value", "scale": ("network",)}
+    drawn._draw_maps(block, "title", rows, [1], **look)
+    images = [panel.images[0] for panel in block.axes if panel.images]
+    assert [image.norm.vmin for image in images[:2]] == [0.0, 0.0]
+    assert [image.norm.vmax for image in images[:2]] == [2.0, 2.0]
+    assert np.min(np.asarray(images[1].get_array())) == -9.0
+
+
+def test_approximations_are_next_to_the_networks_they_approximate():
+    """At the shown γ_0 every theory has a line in the panel of losses, and they begin at ⟨y²⟩/2."""
+    figure, _ = drawn_tiny("wide-4")
+    losses = figure.axes[0]
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in losses.lines}
+    for name in drawn.THEORIES:
+        assert lines[name][0] == pytest.approx(0.5)
+        assert lines[name][-1] < lines[name][0]
+    assert not np.allclose(lines["full theory"], lines["static kernel"], rtol=1e-2)

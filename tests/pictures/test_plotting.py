@@ -1,0 +1,297 @@
+import matplotlib
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib import pyplot
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from learndyn.core.compare import compare
+from learndyn.core.solution import Solution
+from learndyn.errors import FileError, LearndynError
+from learndyn.numerics.times import log_times
+from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, agreement_panel, plot, save_figure
+from tests import problems
+
+TIMES = np.linspace(0.0, 10.0, 21)
+
+
+def make(seeds=0, times=TIMES, rate=0.1, units=2, decay=0.1, diverged_at=None, method="ode"):
+    """A theory, or with `seeds` a simulation of size 784."""
+    problem = problems.two_layer(rate=rate, time=10.0)
+    rng = np.random.default_rng(seeds)
+    front = ("seed",) if seeds else ()
+    shape = (seeds,) if seeds else ()
+    loss = np.exp(-decay * times) * np.exp(0.05 * rng.standard_normal((*shape, 1)))
+    R = np.tanh(times[:, None, None] + 0 * rng.random((*shape, 1, units, units)))
+    C = np.minimum.outer(times, times) + 0 * rng.random((*shape, 1, 1))
+    dataset = xr.Dataset(
+        {
+            "test_loss": ((*front, "time"), loss, {"long_name": "test loss ½⟨ε²⟩", "units": "1"}),
+            "R": ((*front, "time", "student", "teacher"), R, {"long_name": "overlaps R"}),
+            "C": ((*front, "time", "time2"), C, {"long_name": "correlation", "units": "m²"}),
+        },
+        {"time": ("time", times, {"long_name": "time t = steps / N"}), "time2": times},
+    )
+    evidence = {"kind": "theory", "method": {"kind": method}}
+    if seeds:
+        dataset = dataset.assign_coords(seed=np.arange(seeds))
+        evidence = {"kind": "simulation", "size": 784}
+    return Solution(dataset, problem, evidence, diverged_at=diverged_at)
+
+
+def texts(panel):
+    return [text.get_text() for text in panel.get_legend().get_texts()]
+
+
+def test_the_picture_shows_theory_mean_band_and_seeds_with_their_names():
+    theory, runs = make(), make(seeds=10)
+    figure = plot(theory, runs)
+    (panel,) = figure.axes
+    assert texts(panel) == ["theory, N → ∞", "N = 784, 10 seeds"]
+    assert panel.get_xlabel() == "time t = steps / N"
+    assert panel.get_ylabel() == "test loss ½⟨ε²⟩"
+    curves = [line.get_ydata() for line in panel.lines]
+    assert len(curves) == 12
+    assert any(np.array_equal(curve, theory["test_loss"]) for curve in curves)
+    mean = runs["test_loss"].mean("seed")
+    assert any(np.allclose(curve, mean) for curve in curves)
+    (band,) = panel.collections
+    top = band.get_paths()[0].vertices[:, 1].max()
+    error = runs["test_loss"].std("seed", ddof=1) / np.sqrt(10)
+    assert top == pytest.approx(float((mean + error).max()))
+
+
+def test_one_seed_is_a_line_without_a_band():
+    (panel,) = plot(runs=make(seeds=1)).axes
+    assert texts(panel) == ["N = 784, 1 seed"]
+    assert len(panel.lines) == 1
+    assert not panel.collections
+
+
+def test_the_order_of_the_solutions_does_not_matter_to_their_names():
+    (panel,) = plot(make(seeds=3), make()).axes
+    assert sorted(texts(panel)) == ["N = 784, 3 seeds", "theory, N → ∞"]
+
+
+def test_each_observable_has_its_panel_and_units():
+    figure = plot(make(), observables=["test_loss", "R", "C"], title="three")
+    assert [panel.get_ylabel() for panel in figure.axes] == [
+        "test loss ½⟨ε²⟩",
+        "overlaps R",
+        "correlation [m²]",
+    ]
+    assert figure.get_suptitle() == "three"
+    assert len(plot(make(), observables=["test_loss", "R", "C", "R"]).axes) == 4
+    assert plot(make(), title="one").axes[0].get_title() == "one"
+
+
+def test_few_components_are_named_and_many_are_not():
+    (panel,) = plot(make(units=2), make(seeds=3, units=2), observables="R").axes
+    names = ["R[0, 0]", "R[0, 1]", "R[1, 0]", "R[1, 1]"]
+    assert sorted(texts(panel)) == sorted([*names, "theory, N → ∞", "N = 784, 3 seeds"])
+    (panel,) = plot(make(units=4), observables="R").axes
+    assert len(panel.lines) == 16
+    assert texts(panel) == ["theory, N → ∞"]
+    assert len({line.get_color() for line in panel.lines}) == 16
+
+
+def test_a_function_of_two_times_is_drawn_at_a_few_second_times():
+    theory = make()
+    (panel,) = plot(theory, observables="C").axes
+    assert len(panel.lines) == 5
+    assert texts(panel)[:5] == [f"C[time2 = {t:g}]" for t in (0, 2.5, 5, 7.5, 10)]
+    np.testing.assert_array_equal(panel.lines[2].get_ydata(), theory["C"].sel(time2=5.0))
+
+
+def test_axes_are_logarithmic_where_the_curves_ask_for_it():
+    logs = log_times(10.0, 50)
+    for arguments, scales in (
+        ({}, ("linear", "linear")),
+        ({"decay": 1.0}, ("linear", "log")),
+        ({"times": logs}, ("log", "linear")),
+        ({"times": logs, "decay": 1.0}, ("log", "log")),
+        ({"times": np.array([0.0, 1.0])}, ("linear", "linear")),
+    ):
+        (panel,) = plot(make(**arguments), make(seeds=2, **arguments)).axes
+        assert (panel.get_xscale(), panel.get_yscale()) == scales, arguments
+    (panel,) = plot(make(decay=1.0), log="x").axes
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "linear")
+    (panel,) = plot(make(times=logs, decay=1.0), log="").axes
+    assert (panel.get_xscale(), panel.get_yscale()) == ("linear", "linear")
+
+
+def test_a_band_that_reaches_zero_does_not_stretch_a_logarithmic_axis():
+    runs = make(seeds=2, decay=1.0)
+    data = runs.data.copy(deep=True)
+    data["test_loss"][0, 10] = 1e-300
+    (panel,) = plot(Solution(data, runs.problem, runs.evidence)).axes
+    assert panel.get_yscale() == "log"
+    assert panel.get_ylim()[0] > 1e-7
+
+
+def test_solutions_of_different_problems_are_told_apart_by_what_differs():
+    (panel,) = plot(make(rate=0.1), make(seeds=3, rate=0.1), make(rate=0.2)).axes
+    assert texts(panel) == [
+        "theory, N → ∞, learning rate 0.1",
+        "N = 784, 3 seeds, learning rate 0.1",
+        "theory, N → ∞, learning rate 0.2",
+    ]
+    lines = panel.get_legend().get_lines()
+    assert [line.get_color() for line in lines] == [COLOURS[0], COLOURS[0], COLOURS[1]]
+
+
+def test_solutions_of_one_problem_are_told_apart_by_method_or_number():
+    (panel,) = plot(make(method="ode"), make(method="series")).axes
+    assert texts(panel) == ["theory, N → ∞, ode", "theory, N → ∞, series"]
+    lines = panel.get_legend().get_lines()
+    assert [line.get_color() for line in lines] == [THEORY_COLOUR, THEORY_COLOUR]
+    assert lines[0].get_linestyle() != lines[1].get_linestyle()
+    (panel,) = plot(make(seeds=3), make(seeds=3)).axes
+    assert texts(panel) == ["N = 784, 3 seeds (1)", "N = 784, 3 seeds (2)"]
+
+
+def with_errors(theory, **errors):
+    """The theory as if it had been sampled."""
+    data = theory.data
+    for name, error in errors.items():
+        array = (0 * data[name] + error).assign_attrs(standard_error_of=name)
+        data = data.assign({f"{name}_standard_error": array})
+    return Solution(data, theory.problem, theory.evidence)
+
+
+def test_a_sampled_theory_has_a_band_of_two_standard_errors_and_the_same_names():
+    theory = with_errors(make(), test_loss=0.03, R=0.1, C=0.1)
+    (panel,) = plot(theory).axes
+    assert texts(panel) == ["theory, N → ∞"]
+    (band,) = panel.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    curve = theory["test_loss"].values
+    assert (heights.min(), heights.max()) == pytest.approx((curve.min() - 0.06, curve.max() + 0.06))
+    (panel,) = plot(theory, observables="R").axes
+    assert len(panel.collections) == 4
+    colours = [tuple(band.get_facecolor()[0][:3]) for band in panel.collections]
+    assert colours == [matplotlib.colors.to_rgb(line.get_color()) for line in panel.lines]
+    (panel,) = plot(theory, observables="C").axes
+    assert not panel.collections
+    (panel,) = plot(theory, make(seeds=3)).axes
+    assert len(panel.collections) == 2
+
+
+def test_each_component_has_the_band_of_its_own_error():
+    errors = xr.DataArray([[0.0, 0.1], [0.2, 0.3]], dims=("student", "teacher"))
+    theory = with_errors(make(), R=errors)
+    (panel,) = plot(theory, observables="R").axes
+    widths = [
+        np.ptp(band.get_paths()[0].vertices[:, 1]) - np.ptp(line.get_ydata())
+        for band, line in zip(panel.collections, panel.lines, strict=True)
+    ]
+    assert widths == pytest.approx([0.0, 0.4, 0.8, 1.2])
+
+
+def test_a_band_below_zero_does_not_stretch_a_logarithmic_axis():
+    (panel,) = plot(with_errors(make(decay=1.0), test_loss=0.01)).axes
+    assert panel.get_yscale() == "log"
+    assert panel.get_ylim()[0] > 1e-7
+
+
+def test_divergence_is_marked():
+    (panel,) = plot(make(diverged_at=5.0)).axes
+    assert "diverged" in texts(panel)
+    assert any(np.array_equal(line.get_xdata(), [5.0, 5.0]) for line in panel.lines)
+
+
+def test_drawing_goes_where_the_user_says():
+    figure = Figure()
+    panels = figure.subplots(1, 2)
+    assert plot(make(), observables=["test_loss", "R"], ax=panels) is figure
+    assert all(panel.lines for panel in panels)
+    assert plot(make(), ax=panels[0]) is figure
+    other = Figure()
+    assert plot(make(), figure=other) is other
+    assert len(other.axes) == 1
+    with pytest.raises(LearndynError, match="2 axes for 1 observables"):
+        plot(make(), ax=panels)
+
+
+def test_what_cannot_be_plotted_is_refused_with_the_reason():
+    theory = make()
+    with pytest.raises(LearndynError, match="nothing to plot"):
+        plot()
+    with pytest.raises(LearndynError, match="must be a Solution"):
+        plot([1, 2])
+    with pytest.raises(LearndynError, match="did you mean 'test_loss'"):
+        plot(theory, observables="test_los")
+    with pytest.raises(LearndynError, match="log = 'z'"):
+        plot(theory, log="z")
+    with pytest.raises(LearndynError, match="name at least one"):
+        plot(theory, observables=[])
+    steps = Solution(theory.data.rename(time="step"), theory.problem, theory.evidence)
+    with pytest.raises(LearndynError, match="over time and over steps"):
+        plot(theory, steps)
+    scalar = Solution(theory.data.assign(limit=1.0), theory.problem, theory.evidence)
+    with pytest.raises(LearndynError, match="limit does not depend on time"):
+        plot(scalar, observables="limit")
+
+
+def test_without_a_test_loss_the_simplest_observable_is_drawn():
+    theory = make()
+    data = theory.data.drop_vars("test_loss").assign(m=theory["R"][:, 0, 0])
+    (panel,) = plot(Solution(data, theory.problem, theory.evidence)).axes
+    assert len(panel.lines) == 1
+    # Single numbers are simpler still, but no curves.
+    data = data.assign(drop=np.nan)
+    (panel,) = plot(Solution(data, theory.problem, theory.evidence)).axes
+    np.testing.assert_array_equal(panel.lines[0].get_ydata(), data["m"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "opening"),
+    [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89P")],
+)
+def test_figures_are_written_in_the_format_of_their_ending(tmp_path, ending, opening):
+    path = tmp_path / f"a.{ending}"
+    save_figure(plot(make(), make(seeds=3)), path)
+    assert path.read_bytes().startswith(opening)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unknown_ending_or_folder_is_refused(tmp_path):
+    figure = plot(make())
+    for name in ("a.jpeg2000", "a"):
+        with pytest.raises(FileError, match=r"\.png, \.svg, \.pdf"):
+            save_figure(figure, tmp_path / name)
+    with pytest.raises(FileError, match="cannot write"):
+        save_figure(figure, tmp_path / "nowhere" / "a.png")
+
+
+def test_a_picture_shows_itself_in_a_notebook_and_draws_without_a_display():
+    figure = plot(make())
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    FigureCanvasAgg(figure).draw()
+
+
+def test_plotting_leaves_pyplot_and_the_settings_alone():
+    before, figures = dict(matplotlib.rcParams), pyplot.get_fignums()
+    plot(make(), make(seeds=3), observables=["test_loss", "R"])
+    assert dict(matplotlib.rcParams) == before
+    assert pyplot.get_fignums() == figures
+
+
+def test_the_agreement_panel_has_a_line_per_observable_and_the_band():
+    theory, runs = make(), make(seeds=5)
+    rng = np.random.default_rng(0)
+    data = runs.data.copy(deep=True)
+    data["R"] = data["R"] + 0.01 * rng.standard_normal(data["R"].shape)
+    result = compare(theory, Solution(data, runs.problem, runs.evidence))
+    (panel,) = agreement_panel(result).axes
+    legend = texts(panel)
+    assert legend[:2] == ["± 2", "test_loss"]
+    assert legend[2].startswith("R[")
+    assert legend[2].endswith("the worst of 4")
+    drawn = next(line for line in panel.lines if line.get_label() == legend[2])
+    assert np.abs(drawn.get_ydata()).max() == pytest.approx(
+        result.table.loc["R", "largest_in_errors"]
+    )
+    figure = Figure()
+    assert agreement_panel(result, ax=figure.subplots()) is figure

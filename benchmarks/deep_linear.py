@@ -12,13 +12,15 @@ import learndyn as ld
 from benchmarks import naive_deep_linear
 from benchmarks.timing import best, row
 from learndyn.families.deep_linear.setting import setting
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 
 
 def problem(steps: int, depth: int = 4, rate=0.02, network=None, data=None) -> ld.Problem:
     """The setting of all measurements: L = 4, γ_0 = 0.7, ν = 0.6, α = 1.2, σ = 0.5, η = 0.02."""
     network = network or ld.DeepLinear(depth, 0.6, 0.7)
-    return ld.Problem(network, data or ld.Dataset(1.2, 0.5), ld.GradientDescent(rate, steps=steps))
+    return ld.Problem(
+        network, data or ld.Dataset(ld.LinearMap(), 0.5, 1.2), ld.GradientDescent(rate, steps=steps)
+    )
 
 
 METHODS = {"rows": ld.Rows, "innovation": ld.Innovation}
@@ -45,7 +47,7 @@ def against_plain_numpy(steps: int, repeat: int) -> None:
 def against_training() -> None:
     """One network at D = N = P = 1000, L = 4, for as many steps."""
     steps = 200
-    network, data = ld.DeepLinear(4, 1.0, 0.7), ld.Dataset(1.0, 0.5)
+    network, data = ld.DeepLinear(4, 1.0, 0.7), ld.Dataset(ld.LinearMap(), 0.5, 1.0)
     made = problem(steps, network=network, data=data)
     training = best(lambda: ld.simulate(made, 1000, 1, save_at=[0, steps]), 2)
     seconds = best(lambda: solved(made, "rows"), 3)
@@ -87,7 +89,7 @@ def growth(what: str, sizes, run) -> None:
 def power_law(modes: int) -> ld.Problem:
     spectrum = ld.PowerLaw(1.5, 0.8, modes)
     network = ld.DeepLinear(2, 64, 0.3, centered=True)
-    return problem(100, rate=0.2, network=network, data=ld.Stream(batch=32, spectrum=spectrum))
+    return problem(100, rate=0.2, network=network, data=ld.Stream(ld.LinearMap(spectrum), batch=32))
 
 
 def run() -> None:

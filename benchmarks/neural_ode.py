@@ -26,7 +26,9 @@ MAP, MEMORY = ld.OverlapMap(), ld.TrainingMemory()
 def problem(steps: int, epochs: int, data=None, rate: float = 0.1) -> ld.Problem:
     """T = 1, σ = 0.75, μ̂(z) = z, the true gradient."""
     network = ld.NeuralODE(FIELD, control_ratio=0.75, time=1.0, steps=steps)
-    return ld.Problem(network, data or ld.Stream(), ld.GradientDescent(rate, steps=epochs))
+    return ld.Problem(
+        network, data or ld.Stream(ld.TeacherFlow()), ld.GradientDescent(rate, steps=epochs)
+    )
 
 
 def solved(steps: int, epochs: int, method=None, data=None) -> ld.Solution:
@@ -191,7 +193,11 @@ def family(steps: int, epochs: int) -> None:
     for settings in members.values():
         given = {"field": FIELD, "control_ratio": 0.75, "time": 1.0, "steps": steps} | settings
         asked.append(
-            ld.Problem(ld.NeuralODE(**given), ld.Stream(), ld.GradientDescent(0.1, steps=epochs))
+            ld.Problem(
+                ld.NeuralODE(**given),
+                ld.Stream(ld.TeacherFlow()),
+                ld.GradientDescent(0.1, steps=epochs),
+            )
         )
         ld.solve(asked[-1], save_at=2)
     turns = [[best(lambda p=p: ld.solve(p, save_at=2), 1) for p in asked] for _ in range(5)]
@@ -223,6 +229,6 @@ def run() -> None:
         power("map, against N, 31 steps", [20, 40, 80, 160], lambda N: solved(N, 31))
         power("map, against training steps, N = 20", [127, 511, 2047], lambda E: solved(20, E))
         power("memory, against N, 10 steps", [10, 20, 40], lambda N: solved(N, 10, MEMORY), 2)
-        one = ld.Dataset(examples=1)
+        one = ld.Dataset(ld.TeacherFlow(), examples=1)
         words, counts = "memory, against training steps, N = 5", [40, 80, 160]
         power(words, counts, lambda E: solved(5, E, data=one), 2)

@@ -10,7 +10,7 @@ from benchmarks.timing import best, row
 def problem(depth: float, steps: int) -> ld.Problem:
     """The setting of all measurements: β = 1/√L, ν = 1, γ_0 = 1, centred, on the population, η = 0.01."""
     network = ld.DeepLinear(depth, 1.0, centered=True, skip=ld.ScaledSkip(1.0))
-    return ld.Problem(network, ld.Population(), ld.GradientDescent(0.01, steps=steps))
+    return ld.Problem(network, ld.Population(ld.LinearMap()), ld.GradientDescent(0.01, steps=steps))
 
 
 def solved(depth: float, steps: int):

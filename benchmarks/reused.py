@@ -30,7 +30,7 @@ def problem(steps: int, units: int = 2) -> ld.Problem:
     network = ld.TwoLayer(
         ld.Polynomial([0, 1, 0.15]), np.eye(units), start[:, None], readout=[0.5 / units] * units
     )
-    data = ld.Dataset(3.0, teacher=ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]))
+    data = ld.Dataset(ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]), ratio=3.0)
     return ld.Problem(network, data, ld.GradientDescent(units / 0.5, time=STEP * steps))
 
 

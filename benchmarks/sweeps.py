@@ -12,7 +12,7 @@ from benchmarks import deep_linear, naive_deep_linear
 from benchmarks.timing import best, row
 from learndyn.families.deep_linear.setting import setting
 from learndyn.problem.paths import changed
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 
 POINTS = 64
 
@@ -22,7 +22,7 @@ def two_layer(students: int, teachers: int) -> ld.Problem:
     teacher = ld.Teacher.orthonormal("erf", teachers)
     network = ld.TwoLayer.random(students, teacher, 0.5, 784)
     training = ld.GradientDescent(1.0, time=100.0)
-    return ld.Problem(network, ld.Stream(teacher=teacher, noise=0.1), training)
+    return ld.Problem(network, ld.Stream(teacher, noise=0.1), training)
 
 
 def batched_against_loop(students: int, teachers: int) -> None:

@@ -4,7 +4,7 @@ import learndyn as ld
 
 problem = ld.Problem(
     network=ld.DeepLinear(depth=3, width=0.8, richness=0.7),
-    data=ld.Dataset(ratio=1.5, noise=0.5),
+    data=ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.5),
     training=ld.GradientDescent(learning_rate=0.05, steps=150),
 )
 theory = ld.solve(problem, ld.Rows(ensembles=True))

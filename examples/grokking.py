@@ -12,7 +12,7 @@ problem = ld.Problem(
     network=ld.TwoLayer(
         ld.Polynomial([0, 1, 0.15]), Q=[[1, 0], [0, 1]], R=[[0.3], [-0.3]], readout=[0.25, 0.25]
     ),
-    data=ld.Dataset(ratio=3.0, teacher=ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1]])),
+    data=ld.Dataset(ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1]]), ratio=3.0),
     training=ld.GradientDescent(learning_rate=4.0, time=90.0),
 )
 

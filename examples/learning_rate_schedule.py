@@ -13,7 +13,7 @@ import learndyn as ld
 
 STEPS = 40
 NETWORK = ld.DeepLinear(depth=2, width=1.0, richness=1.0, centered=True)
-DATA = ld.Stream(batch_ratio=0.5, noise=0.5)
+DATA = ld.Stream(ld.LinearMap(), batch_ratio=0.5, noise=0.5)
 
 
 def problem(rate) -> ld.Problem:

@@ -12,7 +12,7 @@ FIELD = ld.PolynomialField([[0.0, 0.0], [0.0, 0.8], [0.4, 0.0]])
 NETWORK = ld.NeuralODE(FIELD, control_ratio=0.75, time=1.0, steps=10)
 problem = ld.Problem(
     network=NETWORK,
-    data=ld.Stream(),
+    data=ld.Stream(ld.TeacherFlow()),
     training=ld.GradientDescent(learning_rate=0.1, steps=60),
 )
 

@@ -16,11 +16,13 @@ FLOW = {
 }
 neurons = ld.Problem(
     ld.NeuralODE(**FLOW, amplitudes=[1.0, 1.0, -0.6], train_amplitudes=True),
-    ld.Stream(),
+    ld.Stream(ld.TeacherFlow()),
     ld.GradientDescent(learning_rate=2.0, steps=40),
 )
 windows = ld.Problem(
-    ld.NeuralODE(**FLOW, windows=2), ld.Stream(), ld.GradientDescent(learning_rate=1.0, steps=40)
+    ld.NeuralODE(**FLOW, windows=2),
+    ld.Stream(ld.TeacherFlow()),
+    ld.GradientDescent(learning_rate=1.0, steps=40),
 )
 
 

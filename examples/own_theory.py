@@ -17,8 +17,9 @@ import learndyn as ld
 from learndyn.core.curves import Curves, Quantity
 from learndyn.core.method import Ensemble, Method, Simulator
 from learndyn.core.progressing import Trainee
+from learndyn.problem.checks import number
 from learndyn.problem.network import Network
-from learndyn.problem.part import field, number
+from learndyn.problem.part import field
 
 TABLE = (Quantity("test_loss", ("step",), "test loss ½⟨(y − f)²⟩ on clean labels"),)
 
@@ -27,23 +28,6 @@ class LinearUnit(Network):
     """One linear unit, which starts at the squared distance |w − w*|²/N = `initial_error` from its teacher."""
 
     initial_error: float = field(number(above=0), default=1.0)
-
-    def check(self, data, training):
-        if not isinstance(data, ld.Stream):
-            return  # `solve` then says which data there is a theory for
-        if training.time is None:
-            raise ld.ProblemError(
-                "training.steps", training.steps, "give a time (steps / N) instead"
-            )
-        number(above=0, below=2)(training.learning_rate, "training.learning_rate")
-        if training != ld.GradientDescent(training.learning_rate, time=training.time):
-            raise ld.ProblemError(
-                "training", training.to_dict(), "only learning_rate and time have a meaning here"
-            )
-        if data != ld.Stream(ld.Teacher.orthonormal("linear", hidden=1), noise=data.noise):
-            raise ld.ProblemError(
-                "data", data.to_dict(), "must have batch 1 and a teacher of one linear unit, T = 1"
-            )
 
 
 class ExactFormula(Method):
@@ -100,8 +84,10 @@ class LinearUnitOnStream(ld.Theory):
 
     name = "linear_unit/stream"
     network = LinearUnit
-    data = ld.Stream
+    task = ld.Teacher
+    supply = ld.Stream
     training = ld.GradientDescent
+    understands = ("network", "data.noise", "training.time")
     summary = "closed solution of a linear unit"
     exactness = "exact as N → ∞"
     reference = "Werfel, Xie & Seung 2005"
@@ -111,6 +97,11 @@ class LinearUnitOnStream(ld.Theory):
     template = Path(__file__).with_suffix(".toml")
     demo_size = 400
     demo_seeds = 10
+
+    def check(self, problem):
+        number(above=0, below=2)(problem.training.learning_rate, "training.learning_rate")
+        if problem.task != ld.Teacher.orthonormal("linear", hidden=1):
+            raise ld.ProblemError("data.task", problem.task, "must be one linear unit with T = 1")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import math
 
 import learndyn as ld
 
-DATA = ld.Stream(batch_ratio=2.0, noise=0.5)
+DATA = ld.Stream(ld.LinearMap(), batch_ratio=2.0, noise=0.5)
 
 
 def best_rate(depth, skip) -> float:

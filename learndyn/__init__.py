@@ -64,26 +64,20 @@ from learndyn.problem.activations import (
     Relu,
     activation,
 )
-from learndyn.problem.data import (
-    Dataset,
-    Observations,
-    Points,
-    Population,
-    PowerLaw,
-    Spectrum,
-    Stream,
-    Teacher,
-)
+from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
-from learndyn.problem.training import (
+from learndyn.problem.schedules import (
     Constant,
     ExponentialDecay,
-    GradientDescent,
     PerStep,
     Piecewise,
     PowerDecay,
     WarmUp,
 )
+from learndyn.problem.spectra import PowerLaw, Spectrum
+from learndyn.problem.supplies import Dataset, Population, Stream
+from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
+from learndyn.problem.training import GradientDescent
 from learndyn.sweeps import Sweep, load_sweep, sweep
 
 __version__ = version("learndyn")
@@ -119,6 +113,7 @@ __all__ = [
     "LearndynError",
     "Linear",
     "LinearInnovation",
+    "LinearMap",
     "LinearRows",
     "NeuralODE",
     "NoTheory",
@@ -154,6 +149,7 @@ __all__ = [
     "Stream",
     "Sweep",
     "Teacher",
+    "TeacherFlow",
     "Theory",
     "TrainingMemory",
     "TwoLayer",

@@ -91,7 +91,7 @@ def _summary(chapters: list[Chapter]) -> str:
         [
             f'<a href="#{_anchor(chapter)}">{_text(chapter.theory.name)}</a>',
             _text(chapter.theory.network.__name__),
-            _text(chapter.theory.data.__name__),
+            _text(chapter.theory.supply.__name__),
             _text(_trained(chapter.runs)),
             _badge(chapter.verdict),
             _seconds(chapter.solution),
@@ -108,8 +108,7 @@ def _section(chapter: Chapter) -> str:
     parts = [
         f'<section id="{_anchor(chapter)}">',
         f"<h2>{_text(theory.name)} {_badge(chapter.verdict)}</h2>",
-        f"<p>{theory.network.__name__} on {theory.data.__name__} by {theory.training.__name__}: "
-        f"{_text(theory.summary)}, {_text(theory.exactness)}.</p>",
+        f"<p>{theory.combination}: {_text(theory.summary)}, {_text(theory.exactness)}.</p>",
     ]
     if chapter.error is not None:
         parts.append(f'<pre class="error">{_text(chapter.error)}</pre>')

@@ -4,7 +4,8 @@ There is one builder for each network. All keywords are properties; what is not 
 may be given ready instead, as `network`, `data` or `training`; its properties are then refused, like unknown ones.
 
 `supply` is "stream", "dataset" or "population", and the data's other properties are called like the fields of these
-sources. Training has a `rate`, `steps` or a `time`, `momentum`, `weight_decay`, a `readout_rate`, a `loss`, a
+supplies; a linear map may have a `spectrum`, and the properties of a teacher flow begin with `teacher_`, but for
+`observations` and `chained`. Training has a `rate`, `steps` or a `time`, `momentum`, `weight_decay`, a `readout_rate`, a `loss`, a
 `criterion` and the `temperature` of Langevin noise; `noise` alone is that of the labels.
 """
 
@@ -30,13 +31,13 @@ QUADRATIC = ld.Polynomial([0, 0, 0.5])
 SOURCES = {
     "stream": (
         ld.Stream,
-        ("batch", "batch_ratio", "noise", "spectrum", "chained", "observations"),
+        ("batch", "batch_ratio", "noise"),
     ),
     "dataset": (
         ld.Dataset,
-        ("ratio", "examples", "batch", "noise", "spectrum", "observations"),
+        ("ratio", "examples", "batch", "noise"),
     ),
-    "population": (ld.Population, ("noise", "spectrum")),
+    "population": (ld.Population, ("noise",)),
 }
 AMOUNTS = {"batch", "batch_ratio", "ratio", "examples"}
 RULE = {
@@ -60,20 +61,24 @@ FLOW = (
     "adjoint",
     "initial_overlap",
     "initial_norm",
-    "teacher_time",
-    "teacher_noise",
     "adjoint_noise",
     "amplitudes",
-    "teacher_amplitudes",
     "own_fields",
     "train_amplitudes",
     "windows",
-    "teacher_windows",
     "delay",
     "driven",
     "driver_loss",
-    "teacher_overlaps",
 )
+TEACHER_FLOW = {
+    "teacher_time": "time",
+    "teacher_noise": "noise",
+    "teacher_amplitudes": "amplitudes",
+    "teacher_windows": "windows",
+    "teacher_overlaps": "overlaps",
+    "observations": "observations",
+    "chained": "chained",
+}
 
 
 def two_layer(*, network=None, teacher=None, data=None, training=None, **properties):
@@ -95,11 +100,11 @@ def two_layer(*, network=None, teacher=None, data=None, training=None, **propert
         units = properties.get("units", 2) if R is None else np.shape(R)[1]
         teacher = _teacher(properties, activation, units, size)
     elif teacher is None:
-        teacher = data.teacher
+        teacher = data.task
     if network is None:
         network = _student(properties, activation, teacher, size)
     if data is None:
-        data = _data(properties, "stream", {"dataset": {"ratio": 2.0}}, teacher=teacher)
+        data = _data(properties, "stream", teacher, {"dataset": {"ratio": 2.0}})
     if training is None:
         length = {"steps": 5} if isinstance(data, ld.Dataset) else {"time": 10.0}
         training = _training(properties, RULE, 0.5, length)
@@ -147,10 +152,11 @@ def deep_linear(*, network=None, data=None, training=None, **properties):
     """
     if data is None:
         amounts = {"dataset": {"ratio": 1.5}, "stream": {"batch_ratio": 1.0}}
-        data = _data(properties, "dataset", amounts)
+        task = ld.LinearMap(properties.pop("spectrum", None))
+        data = _data(properties, "dataset", task, amounts)
     if network is None:
         if "width_ratio" in properties and "width" not in properties:
-            modes = data.spectrum.arrays()[0].size if data.spectrum else 1
+            modes = data.task.spectrum.arrays()[0].size if data.task.spectrum else 1
             properties["width"] = np.asarray(properties.pop("width_ratio")) * modes
         layers = _taken(properties, depth=2, width=0.8, richness=0.7, outputs=1, centered=False)
         network = ld.DeepLinear(**layers, **_given(properties, ("parameterization", "skip")))
@@ -193,7 +199,11 @@ def neural_ode(*, network=None, data=None, training=None, **properties):
         flow = _taken(properties, field=PAPER, control_ratio=0.75, time=1.0, steps=6)
         network = ld.NeuralODE(**flow, **_given(properties, FLOW))
     if data is None:
-        data = _data(properties, "stream", {"dataset": {"examples": 2}})
+        given = _given(properties, TEACHER_FLOW)
+        teacher = ld.TeacherFlow(**{TEACHER_FLOW[name]: x for name, x in given.items()})
+        noise = _given(properties, ("noise",))  # that of the flow, if it is ready
+        data = _data(properties, "stream", teacher, {"dataset": {"examples": 2}})
+        properties |= noise
     if training is None:
         training = _training(properties, RULE_OF_FLOWS, 0.5, {"epochs": 4})
     return _problem(network, data, training, properties)
@@ -215,13 +225,13 @@ def _given(properties: dict, names) -> dict:
     return {name: properties.pop(name) for name in names if name in properties}
 
 
-def _data(properties: dict, supply: str, amounts: dict, **always):
-    """The source of examples that is asked for, of `amounts` if nothing is said of how many."""
+def _data(properties: dict, supply: str, task, amounts: dict):
+    """The supply of a task that is asked for, of `amounts` if nothing is said of how many."""
     supply = properties.pop("supply", supply)
     source, names = SOURCES[supply]
     given = _given(properties, names)
     usual = {} if AMOUNTS & given.keys() else amounts.get(supply, {})
-    return source(**usual, **given, **always)
+    return source(task, **usual, **given)
 
 
 def _training(properties: dict, rule: dict, rate, length: dict):

@@ -27,7 +27,7 @@ def test_a_ready_part_is_used(build, part):
     [
         (problems.two_layer, {"network": ld.TwoLayer("erf", [[0.5]], [[0.1]]), "units": 2}),
         (problems.deep_linear, {"network": ld.DeepLinear(2, 0.8), "depth": 2}),
-        (problems.deep_linear, {"data": ld.Dataset(1.5), "noise": 0.1}),
+        (problems.deep_linear, {"data": ld.Dataset(ld.LinearMap(), ratio=1.5), "noise": 0.1}),
         (problems.deep_linear, {"width": 0.8, "width_ratio": 0.8}),
         (problems.wide, {"data": problems.PLANE, "seed": 1}),
         (problems.neural_ode, {"training": ld.GradientDescent(0.5, steps=2), "epochs": 2}),

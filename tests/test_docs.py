@@ -25,10 +25,9 @@ from learndyn.papers.registry import figures
 from learndyn.problem.activations.convert import PLAIN
 from learndyn.problem.activations.formula import FUNCTIONS
 from learndyn.problem.activations.smooth import NAMED
-from learndyn.problem.data import Data
+from learndyn.problem.kinds import kinds_of
 from learndyn.problem.network import Network
-from learndyn.problem.part import kinds_of
-from learndyn.problem.training import Constant, Schedule
+from learndyn.problem.schedules import Constant, Schedule
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -263,7 +262,7 @@ def printed_deviations(batch: int) -> dict[str, float]:
     teacher = ld.Teacher.random("erf", K, 30, seed=3, readout=[1.0, 0.75, 0.5])
     network = ld.TwoLayer.random(K, teacher, 0.8, 30, 5, readout_scale=0.9, train_readout=True)
     training = ld.GradientDescent(rate, time=1.0, readout_learning_rate=0.7)
-    made = ld.Problem(network, ld.Stream(teacher, batch, noise), training)
+    made = ld.Problem(network, ld.Stream(teacher, noise=noise, batch=batch), training)
     with float64():
         system, start = equations(made)
         chain = _Chain(system, start, size, batch)

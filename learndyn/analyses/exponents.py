@@ -7,7 +7,7 @@ import xarray as xr
 
 from learndyn.errors import ProblemError
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.problem.part import number
+from learndyn.problem.checks import number
 
 SEEDS = "standard error over seeds of the local exponent"
 HALVES = "half the difference between the exponents of the two halves of the window"

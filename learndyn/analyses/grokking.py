@@ -5,7 +5,7 @@ import xarray as xr
 
 from learndyn.core.solution import Solution
 from learndyn.errors import LearndynError
-from learndyn.problem.part import number
+from learndyn.problem.checks import number
 
 LEVEL = 0.1
 """A loss has dropped where it has fallen below this fraction of its first value."""

@@ -15,10 +15,11 @@ from scipy.optimize import minimize_scalar
 from learndyn.core.progress import progress_bar
 from learndyn.core.solve import solve
 from learndyn.errors import NotConverged, ProblemError, nearest
-from learndyn.problem.part import Part, number
+from learndyn.problem.checks import number
+from learndyn.problem.part import Part
 from learndyn.problem.paths import changed
 from learndyn.problem.problem import Problem
-from learndyn.problem.training import Schedule
+from learndyn.problem.schedules import Schedule
 
 DOUBLINGS = 60
 """So many times a rate is doubled or halved before the search gives up."""

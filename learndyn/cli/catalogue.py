@@ -57,12 +57,11 @@ def theories() -> None:
     """List the theories: which network, on which data, by which training, and how exact."""
     from learndyn.core.theory import theories as known
 
-    columns = ["name", "network × data × training", "what", "exactness", "reference"]
-    rows = []
-    for theory in known():
-        parts = (theory.network, theory.data, theory.training)
-        combination = " × ".join(part.__name__ for part in parts)
-        rows.append([theory.name, combination, theory.summary, theory.exactness, theory.reference])
+    columns = ["name", "what it is for", "what it computes", "exactness", "reference"]
+    rows = [
+        [theory.name, theory.combination, theory.summary, theory.exactness, theory.reference]
+        for theory in known()
+    ]
     table("theories", columns, rows)
 
 
@@ -80,8 +79,8 @@ def figures(
     ] = Path("figures"),
 ) -> None:
     """Make pictures of the papers anew, or list them."""
-    from learndyn.core.files import writable_folder
     from learndyn.core.progress import progress_bar
+    from learndyn.files import writable_folder
     from learndyn.papers.registry import figures as all_figures
     from learndyn.pictures.plotting import save_figure
 

@@ -9,13 +9,13 @@ from learndyn.errors import ProblemError, nearest
 
 
 def _level(value: float) -> float:
-    from learndyn.problem.part import number
+    from learndyn.problem.checks import number
 
     return number(above=0, below=1)(value, "--level")
 
 
 def _finite_size(value: float) -> float:
-    from learndyn.problem.part import number
+    from learndyn.problem.checks import number
 
     return number(minimum=0)(value, "--finite-size")
 

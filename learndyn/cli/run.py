@@ -55,7 +55,7 @@ def run(
     (the agreement, observable by observable), curve.png, order_parameters.png and deviations.png.
     """
     from learndyn.core.compare import compare
-    from learndyn.core.files import writable_folder
+    from learndyn.files import writable_folder
     from learndyn.problem.problem import Problem
 
     problem = Problem.from_toml(problem_file)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.problem.part import whole
+from learndyn.problem.checks import whole
 
 
 def power_of_two(value, name: str) -> int:

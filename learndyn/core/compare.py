@@ -30,7 +30,7 @@ from learndyn.core.symmetry_words import note_on_runs
 from learndyn.errors import CannotCompare, shown
 from learndyn.numerics.max_t import max_t_test
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.problem.part import number
+from learndyn.problem.checks import number
 
 ROUNDING = 1e-9
 """Differences below this fraction of an observable's scale say nothing about a theory.

@@ -16,7 +16,8 @@ from learndyn.core.solve import solution_of
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import LearndynError, ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.problem.part import Part, number, same, whole
+from learndyn.problem.checks import number, whole
+from learndyn.problem.part import Part, same
 from learndyn.problem.paths import SECTIONS
 
 

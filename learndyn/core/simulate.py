@@ -17,7 +17,7 @@ from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import Interrupted
 from learndyn.numerics.precision import float64
-from learndyn.problem.part import whole
+from learndyn.problem.checks import whole
 
 
 def simulate(

@@ -17,7 +17,7 @@ from learndyn.core.evidence import Evidence, to_json
 from learndyn.core.symmetry_words import escape_time
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import UnknownObservable, nearest
-from learndyn.problem.part import number
+from learndyn.problem.checks import number
 from learndyn.problem.problem import Problem
 
 KEYS = {

@@ -15,7 +15,8 @@ from learndyn.core.symmetry import with_symmetry
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import LearndynError
 from learndyn.numerics.precision import float64
-from learndyn.problem.part import traced, whole
+from learndyn.problem.checks import whole
+from learndyn.problem.part import traced
 
 
 def solve(

@@ -16,8 +16,8 @@ import numpy as np
 import xarray as xr
 
 from learndyn.core.evidence import to_json
-from learndyn.core.files import write_atomically
 from learndyn.errors import FileError, LearndynError
+from learndyn.files import write_atomically
 from learndyn.problem.problem import Problem
 
 VERSION = 2

@@ -1,13 +1,12 @@
 """The theories the library knows: one registration each, no central list of cases.
 
-A theory belongs to the types of a problem's three parts. `register` is called when a family's module is imported; other
-packages join through the entry-point group `learndyn.theories`, whose entries are modules to import.
+A theory is for certain types of network, task, supply and training, and says which of their fields it understands.
+`register` is called when a family's module is imported; other packages join through the entry-point group
+`learndyn.theories`, whose entries are modules to import.
 """
 
 import abc
 import contextlib
-import functools
-import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -16,7 +15,10 @@ from learndyn.core.curves import Curves, Table
 from learndyn.core.method import Ensemble, Method, Simulator, Way
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
+from learndyn.core.understanding import foreign_fields, refusal
 from learndyn.errors import NoTheory, ProblemError
+from learndyn.problem.kinds import load_other_packages
+from learndyn.problem.problem import Problem, review
 
 if TYPE_CHECKING:
     from learndyn.core.symmetry import SymmetricStart
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 class Theory(abc.ABC):
     """A limit theory, the finite network it describes, and how to show both. A family writes a class for each supply.
 
-    - `network`, `data`, `training`: the types of the parts of a problem that it is for.
+    - `network`, `task`, `supply`, `training`: the types of the parts of a problem that it is for.
+    - `understands`: the fields of these parts that it uses, by their paths ("training.momentum"; "network" stands for
+      all fields of the network). A field that is not among them must keep its default, or the problem is refused.
     - `table`: its observables, the same for the limit and for finite networks.
     - `methods`, `simulators`: the ways to solve the limit and to train networks, the usual ones first.
     - `template`: a commented problem file; it is what `learndyn new` writes and what `learndyn demo` runs.
@@ -34,8 +38,10 @@ class Theory(abc.ABC):
 
     name: ClassVar[str]
     network: ClassVar[type]
-    data: ClassVar[type]
+    task: ClassVar[type]
+    supply: ClassVar[type]
     training: ClassVar[type]
+    understands: ClassVar[tuple[str, ...]]
     summary: ClassVar[str]
     exactness: ClassVar[str]
     reference: ClassVar[str]
@@ -52,23 +58,31 @@ class Theory(abc.ABC):
     former_factors: ClassVar[Mapping[str, float]] = {}
     """What observables in files of learndyn 0.1 have to be multiplied by."""
 
-    def applies(self, problem) -> bool:
-        """Whether the theory is for this problem, whose parts have its types."""
+    @property
+    def combination(self) -> str:
+        """The types of the parts that it is for, as words."""
+        return _combination(self.network, self.task, self.supply, self.training)
+
+    def applies(self, problem: Problem) -> bool:
+        """Whether it is for this problem, whose parts have its types. Tells theories of the same types apart."""
         return True
 
-    def table_of(self, problem) -> Table:
+    def check(self, problem: Problem) -> None:  # noqa: B027
+        """Refuse, with a `ProblemError`, values that the theory does not cover although it understands their fields."""
+
+    def table_of(self, problem: Problem) -> Table:
         """The observables of one problem: those of `table`, unless some of its axes have other names."""
         return self.table
 
-    def automatic(self, problem, record: Record) -> Method:
+    def automatic(self, problem: Problem, record: Record) -> Method:
         """The method that suits the problem best."""
         return self.methods[0]()
 
-    def symmetries(self, problem) -> "SymmetricStart | None":
+    def symmetries(self, problem: Problem) -> "SymmetricStart | None":
         """The exact symmetries of the start, which the limit never leaves; None if there are none."""
         return None
 
-    def chosen(self, method: Method | None, problem, record: Record) -> Method:
+    def chosen(self, method: Method | None, problem: Problem, record: Record) -> Method:
         """`method`, or the automatic one; refuse a method that this theory has not got."""
         if method is None:
             return self.automatic(problem, record)
@@ -79,7 +93,12 @@ class Theory(abc.ABC):
         return self.simulators[0]() if method is None else allowed(method, self.simulators, name)
 
     def solve(
-        self, problem, method: Method, record: Record, seed: int = 0, report: Report | None = None
+        self,
+        problem: Problem,
+        method: Method,
+        record: Record,
+        seed: int = 0,
+        report: Report | None = None,
     ) -> Curves:
         """The limit at the recorded states."""
         return method.solve(problem, record, seed, report or (lambda done: None))
@@ -88,13 +107,13 @@ class Theory(abc.ABC):
         """Whether a method has a way to solve several problems in one call."""
         return type(method).solve_many is not Method.solve_many
 
-    def pays_together(self, problems: Sequence, method: Method, record: Record) -> bool:
+    def pays_together(self, problems: Sequence[Problem], method: Method, record: Record) -> bool:
         """Whether `solve_many` is faster than one problem after the other, for these."""
         return method.pays_together(problems, record)
 
     def solve_many(
         self,
-        problems: Sequence,
+        problems: Sequence[Problem],
         method: Method,
         record: Record,
         seed: int = 0,
@@ -103,19 +122,19 @@ class Theory(abc.ABC):
         """The limits of problems that differ in numbers only; observables that are not `wanted` may be left out."""
         return method.solve_many(problems, record, seed, wanted)
 
-    def way(self, problem, method: Method) -> Way:
+    def way(self, problem: Problem, method: Method) -> Way:
         """How several problems are best solved at a time."""
         return method.way(problem)
 
-    def train(self, problem, size: int, method: Simulator, record: Record) -> Ensemble:
+    def train(self, problem: Problem, size: int, method: Simulator, record: Record) -> Ensemble:
         """The finite networks of a size."""
         return method.ensemble(problem, size, record)
 
-    def trace(self, problem, method: Method, record: Record) -> dict:
+    def trace(self, problem: Problem, method: Method, record: Record) -> dict:
         """The limit as a JAX function."""
         return method.trace(problem, record)
 
-    def start(self, problem, method: Method, seed: int = 0) -> Progressing:
+    def start(self, problem: Problem, method: Method, seed: int = 0) -> Progressing:
         """The limit, to be advanced step by step."""
         return method.start(problem, seed)
 
@@ -161,33 +180,57 @@ def registered(*some: Theory, alone: bool = False) -> Iterator[None]:
 
 def theories() -> list[Theory]:
     """All theories, by name; loads those of other packages first."""
-    _load_other_packages()
+    load_other_packages()
     return [_theories[name] for name in sorted(_theories)]
 
 
-@functools.cache
-def _load_other_packages() -> None:
-    for entry in importlib.metadata.entry_points(group="learndyn.theories"):
-        entry.load()
+def theory_for(problem: Problem) -> Theory:
+    """The one theory for a problem.
 
-
-def theory_for(problem) -> Theory:
-    """The theory for the types of the problem's parts, or `NoTheory` with the combinations there are."""
-    known, parts = theories(), (problem.network, problem.data, problem.training)
-    fitting = [
-        theory
-        for theory in known
-        if all(map(isinstance, parts, (theory.network, theory.data, theory.training)))
-        and theory.applies(problem)
-    ]
+    Raises `NoTheory` if there is none for the types of its parts, and `ProblemError` if the theories for these types
+    do not understand one of its fields.
+    """
+    applying = _applying(problem)
+    foreign = {theory.name: foreign_fields(problem, theory.understands) for theory in applying}
+    fitting = [theory for theory in applying if not foreign[theory.name]]
     if len(fitting) == 1:
         return fitting[0]
-    network, data, training = (type(part).__name__ for part in parts)
-    asked = f"{network} on {data} by {training}"
+    asked = _combination(
+        type(problem.network), type(problem.task), type(problem.data), type(problem.training)
+    )
     if fitting:
         names = " and ".join(theory.name for theory in fitting)
         raise NoTheory(
             f"several theories fit {asked}: {names}; their `applies` must tell them apart"
         )
-    rows = [f"  {t.network.__name__} on {t.data.__name__} by {t.training.__name__}" for t in known]
+    if applying:
+        nearest = min(applying, key=lambda theory: len(foreign[theory.name]))
+        raise refusal(problem, foreign[nearest.name][0], nearest.understands, nearest.name)
+    rows = [f"  {theory.combination}" for theory in theories()]
     raise NoTheory(f"there is no theory for {asked}; there is one for\n" + "\n".join(rows))
+
+
+def _applying(problem: Problem) -> list[Theory]:
+    """The theories for the types of a problem's parts."""
+    parts = (problem.network, problem.task, problem.data, problem.training)
+    return [
+        theory
+        for theory in theories()
+        if all(
+            map(isinstance, parts, (theory.network, theory.task, theory.supply, theory.training))
+        )
+        and theory.applies(problem)
+    ]
+
+
+def _combination(network: type, task: type, supply: type, training: type) -> str:
+    """The types of parts as words."""
+    data = supply.__name__ if task is supply else f"{supply.__name__} of {task.__name__}"
+    return f"{network.__name__} on {data} by {training.__name__}"
+
+
+@review
+def _review(problem: Problem) -> None:
+    """Refuse a new problem that a theory is for, but that it does not understand or does not cover."""
+    if _applying(problem):
+        theory_for(problem).check(problem)

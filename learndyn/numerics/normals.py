@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from learndyn.errors import ProblemError
-from learndyn.problem.part import whole
+from learndyn.problem.checks import whole
 
 GROUP = 64
 """Columns of one set of Sobol' points."""

@@ -16,8 +16,10 @@ from learndyn.families.deep_linear.solve import Innovation
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR
-from learndyn.problem.data import Dataset, Population, PowerLaw, Stream
 from learndyn.problem.problem import Problem
+from learndyn.problem.spectra import PowerLaw
+from learndyn.problem.supplies import Dataset, Population, Stream
+from learndyn.problem.tasks import LinearMap
 from learndyn.problem.training import GradientDescent
 from learndyn.sweeps.sweep import sweep
 
@@ -117,7 +119,9 @@ def figure_1(report, size: int = 400, seeds: int = 8, steps: int = 160):
     rate, curves = 0.01, []
 
     def add(axes, colour, label, trained=True, **network):
-        problem = _problem(DeepLinear(centered=True, **network), Population(), rate, steps)
+        problem = _problem(
+            DeepLinear(centered=True, **network), Population(LinearMap()), rate, steps
+        )
         curves.append(Curve(axes, problem, colour, label, size if trained else None))
 
     for nu, colour in zip((0.25, 1.0, 4.0), COLOURS, strict=False):
@@ -152,7 +156,7 @@ def figure_2(report, size: int = 300, seeds: int = 8, steps: int = 12, count: in
     for axes, (kind, title) in zip(panels, titles.items(), strict=True):
         for done, (nu, colour) in enumerate(zip(widths, COLOURS, strict=False), 1):
             network = DeepLinear(2, nu, 4.0, centered=True, parameterization=kind)
-            data = Stream(batch_ratio=1.0)
+            data = Stream(LinearMap(), batch_ratio=1.0)
             problems = [_problem(network, data, rate, steps) for rate in rates]
             over = {"training.learning_rate": rates}
             found = sweep(problems[0], over, observables=["test_loss"], save_at=[0, steps])
@@ -188,10 +192,10 @@ def figure_3(report, size: int = 300, seeds: int = 8, steps: int = 640, count: i
         both = {"observables": tuple(LINES)}
         add(reused, 1.0, _noisy(alpha), 0.02, steps // 4, f"α = {alpha:g}", **both)
     for ratio in (0.05, 0.1, 0.25, 1.0):
-        data = Stream(batch_ratio=ratio)
+        data = Stream(LinearMap(), batch_ratio=ratio)
         add(batch, 0.5, data, 0.01, steps // 5, f"$α_B$ = {ratio:g}")
     for nu in (0.25, 0.5, 1.0, 2.0):
-        add(width, nu, Stream(batch_ratio=0.1), 0.015, steps // 5, f"ν = {nu:g}")
+        add(width, nu, Stream(LinearMap(), batch_ratio=0.1), 0.015, steps // 5, f"ν = {nu:g}")
     _draw_curves(curves, seeds, lambda done: report(0.5 * done), log=True)
     _draw_amounts(amount, size, seeds, steps, count, lambda done: report(0.5 + 0.5 * done))
     points = f"networks, D = {size}"
@@ -212,7 +216,7 @@ def figure_3(report, size: int = 300, seeds: int = 8, steps: int = 640, count: i
 
 
 def _noisy(alpha: float) -> Dataset:
-    return Dataset(alpha, noise=0.5)
+    return Dataset(LinearMap(), ratio=alpha, noise=0.5)
 
 
 def _draw_amounts(axes: Axes, size: int, seeds: int, steps: int, count: int, report) -> None:
@@ -240,7 +244,9 @@ def figure_6(report, modes: int = 1000, seeds: int = 16, steps: int = 300):
 
     def add(axes, rate, source, label, width, richness=1.0, B=None):
         spectrum = PowerLaw(1.5, source, modes)
-        data = Population(spectrum=spectrum) if B is None else Stream(batch=B, spectrum=spectrum)
+        data = (
+            Population(LinearMap(spectrum)) if B is None else Stream(LinearMap(spectrum), batch=B)
+        )
         network = DeepLinear(4, width, richness, centered=True)
         colour = COLOURS[sum(curve.axes is axes for curve in curves)]
         size = None if math.isinf(width) else modes
@@ -296,7 +302,7 @@ def figure_7(report, steps: int = 30, count: int = 13, size: int = 200, seeds: i
         edges = [0.01]
         for nu in widths:
             network = DeepLinear(L, nu, richness[k], centered=True, parameterization=kind)
-            problem = _problem(network, Population(), edges[-1], steps)
+            problem = _problem(network, Population(LinearMap()), edges[-1], steps)
             edges.append(largest_stable_rate(problem, rtol=1e-2))
             if any(math.isclose(nu, trained) for trained in widths[: 2 * count // 3 : 3]):
                 found = [_trained_edge(problem, edges[-1], size, seed) for seed in range(seeds)]
@@ -331,13 +337,13 @@ def figure_8(
     curves = []
     for axes, (L, rate) in zip(panels[0], rates.items(), strict=True):
         for beta, colour in zip(sources, COLOURS, strict=False):
-            data = Population(spectrum=PowerLaw(1.5, beta, modes))
+            data = Population(LinearMap(PowerLaw(1.5, beta, modes)))
             problem = _problem(DeepLinear(L, math.inf, 3.0, centered=True), data, rate, steps)
             curves.append(Curve(axes, problem, colour, f"β = {beta:g}", method=LONG_RUN))
     theories = iter(_draw_curves(curves, 0, lambda done: report(0.5 * done), log=True))
     inputs = min(modes, 5000)
     for done, (axes, (L, rate)) in enumerate(zip(panels[0], rates.items(), strict=True), 1):
-        data = Population(spectrum=PowerLaw(1.5, sources[1], inputs))
+        data = Population(LinearMap(PowerLaw(1.5, sources[1], inputs)))
         problem = _problem(DeepLinear(L, width, 3.0, centered=True), data, rate, min(steps, 300))
         runs = simulate(problem, inputs, seeds, save_at=_steps(min(steps, 300), 8, log=True))
         _draw_runs(axes, runs["step"], runs["test_loss"].values, COLOURS[1])

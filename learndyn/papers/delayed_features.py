@@ -31,8 +31,9 @@ from learndyn.pictures.plotting import (
     finish_panel,
 )
 from learndyn.problem.activations import Polynomial
-from learndyn.problem.data import Dataset, Population, Teacher
 from learndyn.problem.problem import Problem
+from learndyn.problem.supplies import Dataset, Population
+from learndyn.problem.tasks import Teacher
 from learndyn.problem.training import GradientDescent
 
 REFERENCE = "Asymptotic dynamics for delayed feature learning in a toy model, HiLD workshop 2024"
@@ -65,7 +66,7 @@ class Setting(NamedTuple):
             readout=[self.alpha / HIDDEN] * HIDDEN,
         )
         online = math.isinf(self.gamma)
-        data = Population(teacher=teacher) if online else Dataset(self.gamma, teacher=teacher)
+        data = Population(teacher) if online else Dataset(teacher, ratio=self.gamma)
         return Problem(network, data, GradientDescent(HIDDEN / self.alpha, time=self.time))
 
     def stable_step(self) -> float:

@@ -19,8 +19,9 @@ from learndyn.families.neural_ode.recovery import recovery
 from learndyn.families.neural_ode.solve import OverlapMap
 from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
-from learndyn.problem.data import Data, Dataset, Stream
 from learndyn.problem.problem import Problem
+from learndyn.problem.supplies import Dataset, Stream, Supply
+from learndyn.problem.tasks import TeacherFlow
 from learndyn.problem.training import GradientDescent
 
 REFERENCE = "Urbani, Theory of learning of high-dimensional controlled non-linear dynamical systems (I), 2025"
@@ -36,9 +37,9 @@ def flow(time: float, ratio: float, g2: float = 0.8, step: float = EULER, **sett
     return NeuralODE(field, ratio, time, round(time / step), **settings)
 
 
-def trained(network: NeuralODE, rate: float, steps: int, data: Data | None = None) -> Problem:
+def trained(network: NeuralODE, rate: float, steps: int, data: Supply | None = None) -> Problem:
     """The network on a stream of single fresh trajectories, unless other data are given."""
-    return Problem(network, data or Stream(), GradientDescent(rate, steps=steps))
+    return Problem(network, data or Stream(TeacherFlow()), GradientDescent(rate, steps=steps))
 
 
 def some_steps(steps: int, count: int = 11) -> np.ndarray:
@@ -263,14 +264,14 @@ def reuse(
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     reused, streamed = figure.subplots(1, 2, sharey=True)
     small, large = sizes
-    curves: list[tuple[Axes, Data, str, str, int]] = [
-        (reused, Dataset(examples=n), f"n = {n}", colour, small)
+    curves: list[tuple[Axes, Supply, str, str, int]] = [
+        (reused, Dataset(TeacherFlow(), examples=n), f"n = {n}", colour, small)
         for n, colour in zip(examples, COLOURS, strict=False)
     ]
     curves += [
-        (reused, Stream(), "fresh ones", THEORY_COLOUR, small),
-        (streamed, Stream(chained=True), "chained", COLOURS[3], large),
-        (streamed, Stream(), "fresh ones", THEORY_COLOUR, large),
+        (reused, Stream(TeacherFlow()), "fresh ones", THEORY_COLOUR, small),
+        (streamed, Stream(TeacherFlow(chained=True)), "chained", COLOURS[3], large),
+        (streamed, Stream(TeacherFlow()), "fresh ones", THEORY_COLOUR, large),
     ]
     few = some_steps(steps, 9)
     for done, (axes, data, label, colour, size) in enumerate(curves):

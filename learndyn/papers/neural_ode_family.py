@@ -23,8 +23,9 @@ from learndyn.papers.neural_ode import (
 )
 from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
-from learndyn.problem.data import Data, Dataset, Observations, Stream
 from learndyn.problem.problem import Problem
+from learndyn.problem.supplies import Dataset, Stream, Supply
+from learndyn.problem.tasks import Observations, TeacherFlow
 from learndyn.problem.training import GradientDescent
 
 GRID = 1 / 6
@@ -32,10 +33,12 @@ GRID = 1 / 6
 
 
 def asked(
-    network: NeuralODE, rate: float, steps: int, data: Data | None = None, **training
+    network: NeuralODE, rate: float, steps: int, data: Supply | None = None, **training
 ) -> Problem:
     """The network on a stream of single fresh trajectories, unless other data are given."""
-    return Problem(network, data or Stream(), GradientDescent(rate, steps=steps, **training))
+    return Problem(
+        network, data or Stream(TeacherFlow()), GradientDescent(rate, steps=steps, **training)
+    )
 
 
 def _two(height: float = 3.9, **options) -> tuple[Figure, Any]:
@@ -96,7 +99,7 @@ def windows(report, size: int = 100, seeds: int = 10, steps: int = 120):
     for done, (observations, title) in enumerate(seen):
         axes = panels[done]
         network = flow(1.0, 0.75, step=GRID, windows=2)
-        problem = asked(network, 1.0, steps, Stream(observations=observations))
+        problem = asked(network, 1.0, steps, Stream(TeacherFlow(observations=observations)))
         theory = solve(problem, save_at=steps + 1)
         runs = simulate(problem, size, seeds, save_at=few)
         M, measured = theory["m"].values, runs["m"].values
@@ -120,8 +123,8 @@ def early_stopping(
     axes = figure.subplots()
     few = some_steps(steps)
     for done, (n, colour) in enumerate(zip(examples, COLOURS, strict=False)):
-        network = flow(1.0, 1.0, step=0.2, teacher_noise=1 / 3)
-        problem = asked(network, 0.5, steps, Dataset(examples=n))
+        network = flow(1.0, 1.0, step=0.2)
+        problem = asked(network, 0.5, steps, Dataset(TeacherFlow(noise=1 / 3), examples=n))
         theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
         for name, style in (("test_loss", "-"), ("train_loss", "--")):
             draw_line(
@@ -153,8 +156,8 @@ def next_token(report, size: int = 100, seeds: int = 20, steps: int = 50):
         panels, (0.0, 0.1), ("(a) without noise", "(b) with noise, $τ_s = τ_t = 0.1$"), strict=True
     ):
         for chained, colour in ((True, COLOURS[3]), (False, THEORY_COLOUR)):
-            network = flow(1.0, 0.75, step=0.2, noise=noise, teacher_noise=noise)
-            problem = asked(network, 0.4, steps, Stream(chained=chained))
+            network = flow(1.0, 0.75, step=0.2, noise=noise)
+            problem = asked(network, 0.4, steps, Stream(TeacherFlow(noise=noise, chained=chained)))
             theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
             label = "next piece of one trajectory" if chained else "fresh trajectories"
             names = ("test_loss", "train_loss") if noise == 0 else ("m",)
@@ -191,7 +194,9 @@ def masks(report, size: int = 100, seeds: int = 10, steps: int = 30, visible: fl
         ("the same, one mask", Observations([0.5, 1.0], visible=visible, mask="trajectory")),
     )
     for done, ((words, seen), colour) in enumerate(zip(kinds, COLOURS, strict=False)):
-        problem = asked(flow(1.0, 0.75, step=GRID), 1.0, steps, Stream(observations=seen))
+        problem = asked(
+            flow(1.0, 0.75, step=GRID), 1.0, steps, Stream(TeacherFlow(observations=seen))
+        )
         theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
         for axes, name in ((overlaps, "m"), (norms, "Q")):
             draw_line(axes, theory, name, words, color=colour)

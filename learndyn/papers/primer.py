@@ -11,8 +11,9 @@ from learndyn.families.two_layer.network import TwoLayer
 from learndyn.numerics.times import log_times
 from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import RUNS_COLOUR, THEORY_COLOUR
-from learndyn.problem.data import Stream, Teacher
 from learndyn.problem.problem import Problem
+from learndyn.problem.supplies import Stream
+from learndyn.problem.tasks import Teacher
 from learndyn.problem.training import GradientDescent
 
 SIZE = 784

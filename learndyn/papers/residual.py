@@ -22,8 +22,9 @@ from learndyn.papers.deep_linear import (
 )
 from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR
-from learndyn.problem.data import Population
 from learndyn.problem.problem import Problem
+from learndyn.problem.supplies import Population
+from learndyn.problem.tasks import LinearMap
 from learndyn.sweeps.sweep import sweep
 
 DEPTHS = (2, 4, 8, 16)
@@ -44,7 +45,13 @@ def figure_4(report, size: int = 300, seeds: int = 8, steps: int = 80):
         network = DeepLinear(L, 1.0, gamma, centered=True, skip=ScaledSkip(beta0))
         trained = None if math.isinf(L) else size
         curves.append(
-            Curve(axes, _problem(network, Population(), 0.01, steps), colour, label, trained)
+            Curve(
+                axes,
+                _problem(network, Population(LinearMap()), 0.01, steps),
+                colour,
+                label,
+                trained,
+            )
         )
 
     for gamma, colour in zip((0.3, 1.0, 2.0, 3.0), COLOURS, strict=False):
@@ -77,7 +84,7 @@ def _draw_transfer(axes: Axes, skip, depths: Sequence[float], rates, steps, size
     colours = (*COLOURS[: len(DEPTHS)], THEORY_COLOUR)
     for done, (L, colour) in enumerate(zip(depths, colours, strict=False), 1):
         network = DeepLinear(L, 1.0, 1.0, centered=True, skip=skip)
-        problems = [_problem(network, Population(), rate, steps) for rate in rates]
+        problems = [_problem(network, Population(LinearMap()), rate, steps) for rate in rates]
         losses = _last_losses(problems[0], rates, steps)
         best = int(np.nanargmin(losses))
         unstable = ~(losses[best:] < 10 * losses[best])

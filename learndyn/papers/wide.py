@@ -31,7 +31,7 @@ from learndyn.pictures.plotting import (
     finish_panel,
 )
 from learndyn.problem.activations import as_activation
-from learndyn.problem.data import Points
+from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.training import GradientDescent
 

@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from learndyn.core.compare import Comparison
-from learndyn.core.files import write_atomically
 from learndyn.core.solution import Solution
 from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest, shown
+from learndyn.files import write_atomically
 from learndyn.numerics.statistics import mean_and_error
 
 THEORY_COLOUR = "#1a1a1a"

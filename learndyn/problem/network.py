@@ -1,13 +1,14 @@
 """The base of all networks."""
 
-import abc
-
 from learndyn.problem.part import Part
+from learndyn.problem.supplies import Supply
 
 
-class Network(Part):
+class Network(Part, abstract=True):
     """What is trained, and from which initial state."""
 
-    @abc.abstractmethod
-    def check(self, data, training) -> None:
-        """Refuse data or a training rule that does not fit this network, with a `ProblemError`."""
+    def check(self, data: Supply) -> None:
+        """Refuse data that cannot belong to this network, such as a teacher with another number of units.
+
+        What a theory makes of the parts is not decided here, but by its `Theory.understands` and `Theory.check`.
+        """

@@ -14,7 +14,6 @@ import dataclasses
 import hashlib
 import inspect
 import json
-import math
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, dataclass_transform
@@ -27,11 +26,17 @@ import numpy as np
 from learndyn.errors import ProblemError, nearest
 
 Check = Callable[[Any, str], Any]
+"""`check(value, name)` returns the value as the part keeps it, or raises `ProblemError` in the name of the field."""
 
 
 def field(check: Check, **options):
     """A dataclass field whose value goes through `check` when the part is made."""
     return dataclasses.field(metadata={"check": check}, **options)
+
+
+def static_field(check: Check, **options):
+    """A checked field that belongs to the structure, not to the numbers: another value compiles anew."""
+    return dataclasses.field(metadata={"check": check, "static": True}, **options)
 
 
 def traced(value) -> bool:
@@ -161,164 +166,3 @@ def plain(value):
     if isinstance(value, np.ndarray | jax.Array):
         return np.asarray(value).tolist()
     return value
-
-
-def _real(value, name: str) -> float:
-    scalar = isinstance(value, int | float | np.number) or (
-        isinstance(value, np.ndarray | jax.Array) and value.shape == ()
-    )
-    if isinstance(value, bool | np.bool_) or not scalar:
-        raise ProblemError(name, value, "must be a number")
-    result = float(value)
-    if math.isnan(result):
-        raise ProblemError(name, value, "must be a number, not NaN")
-    return result + 0.0
-
-
-def number(minimum=None, above=None, maximum=None, below=None, finite=True) -> Check:
-    """A real number within bounds (`minimum` and `maximum` included, `above` and `below` not)."""
-
-    def check(value, name):
-        if traced(value):
-            if value.shape != ():
-                raise ProblemError(name, value, "must be one number, not an array")
-            return value
-        x = _real(value, name)
-        if finite and math.isinf(x):
-            raise ProblemError(name, value, "must be finite")
-        for ok, text in (
-            (minimum is None or x >= minimum, f"must be at least {minimum}"),
-            (above is None or x > above, f"must be greater than {above}"),
-            (maximum is None or x <= maximum, f"must be at most {maximum}"),
-            (below is None or x < below, f"must be less than {below}"),
-        ):
-            if not ok:
-                raise ProblemError(name, value, text)
-        return x
-
-    return check
-
-
-def whole(minimum: int) -> Check:
-    """A whole number of at least `minimum`."""
-
-    def check(value, name):
-        integral = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if isinstance(value, float) and value.is_integer():
-            integral = True
-        if not integral or value < minimum:
-            raise ProblemError(name, value, f"must be a whole number of at least {minimum}")
-        return int(value)
-
-    return check
-
-
-def boolean(value, name):
-    """True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise ProblemError(name, value, "must be true or false")
-    return bool(value)
-
-
-def text(value, name):
-    """A string."""
-    if not isinstance(value, str):
-        raise ProblemError(name, value, "must be a string")
-    return value
-
-
-def choice(*allowed: str) -> Check:
-    """One of a few words."""
-
-    def check(value, name):
-        if value not in allowed:
-            raise ProblemError(name, value, f"must be one of {', '.join(map(repr, allowed))}")
-        return value
-
-    return check
-
-
-def array(ndim: int, minimum=None, above=None) -> Check:
-    """A finite real array with `ndim` axes and no empty axis; a single number stands for one entry."""
-    shape = {
-        1: "a list of numbers",
-        2: "a matrix (a list of equally long rows of numbers)",
-        3: "a list of equally large matrices",
-    }[ndim]
-
-    def check(value, name):
-        if not traced(value):
-            try:
-                value = np.array(value, dtype=float)
-            except (TypeError, ValueError):
-                raise ProblemError(name, value, f"must be {shape}") from None
-            value = value + 0.0
-            if not np.all(np.isfinite(value)):
-                raise ProblemError(name, value.tolist(), "every entry must be a finite number")
-            for ok, words in (
-                (minimum is None or np.all(value >= minimum), f"at least {minimum}"),
-                (above is None or np.all(value > above), f"greater than {above}"),
-            ):
-                if not ok:
-                    raise ProblemError(name, value.tolist(), f"every entry must be {words}")
-            if value.ndim == 0:
-                value = value.reshape((1,) * ndim)
-            value.flags.writeable = False
-        if value.ndim != ndim or 0 in value.shape:
-            raise ProblemError(name, value, f"must be {shape}; it has shape {value.shape}")
-        return value
-
-    return check
-
-
-def optional(check: Check) -> Check:
-    """None, or what `check` accepts."""
-    return lambda value, name: None if value is None else check(value, name)
-
-
-def part(*classes: type, convert: Callable[[Any], Any] | None = None) -> Check:
-    """An instance of one of `classes` (or of a subclass), or a dictionary with a `kind` that names one.
-
-    `convert` may first turn other values (a number, a string) into a part.
-    """
-
-    def check(value, name):
-        if convert is not None:
-            value = convert(value)
-        if isinstance(value, dict):
-            value = from_plain(value, name, classes)
-        if not isinstance(value, classes):
-            kinds = ", ".join(sorted(kinds_of(*classes)))
-            raise ProblemError(name, value, f"must be one of the kinds {kinds}")
-        return value
-
-    return check
-
-
-def kinds_of(*classes: type) -> dict[str, type]:
-    """The concrete kinds below `classes`, by the names that a file may use."""
-    found = {}
-    for cls in classes:
-        if cls.kind and not getattr(cls, "__abstractmethods__", None):
-            found[cls.kind] = cls
-            found |= {f"{cls.kind}.{name}": cls for name in cls.constructors}
-        found |= kinds_of(*cls.__subclasses__())
-    return found
-
-
-def from_plain(values: dict, name: str, classes: tuple[type, ...], context=None) -> Part:
-    """The part that a dictionary with a `kind` describes, which must be a kind of one of `classes`.
-
-    The kind may be left out where only one class is possible.
-    """
-    if not isinstance(values, dict):
-        raise ProblemError(name, values, "must be a table")
-    kinds = kinds_of(*classes)
-    kind = values.get("kind")
-    if kind is None and len(set(kinds.values())) == 1:
-        kind = next(iter(kinds))
-    if kind is None:
-        raise ProblemError(f"{name}.kind", None, f"missing; one of {', '.join(sorted(kinds))}")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ProblemError(f"{name}.kind", kind, f"unknown kind; {nearest(kind, kinds)}")
-    return kinds[kind].from_dict(values, name, context)

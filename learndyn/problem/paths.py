@@ -1,16 +1,15 @@
 """Fields of a problem by their dotted paths, as in a problem file: "network.width", "training.learning_rate"."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from learndyn.errors import ProblemError, nearest
 from learndyn.problem.part import Part
+from learndyn.problem.problem import SECTIONS, Problem
 
-SECTIONS = ("network", "data", "training")
 
-
-def field_paths(problem) -> list[str]:
+def field_paths(problem: Problem) -> list[str]:
     """The paths of all fields of a problem, those of parts within parts included."""
     return [path for name in SECTIONS for path in _below(getattr(problem, name), name)]
 
@@ -23,18 +22,18 @@ def _below(part: Part, name: str) -> Iterator[str]:
             yield from _below(value, path)
 
 
-def check_paths(problem, paths, name: str = "field") -> None:
+def check_paths(problem: Problem, paths: Sequence[str], name: str = "field") -> None:
     """Refuse paths that the problem has not got, and a path below another one."""
     known = field_paths(problem)
     for path in paths:
         if path not in known:
-            raise ProblemError(name, path, f"is no field to vary; {nearest(path, known)}")
+            raise ProblemError(name, path, f"is not a field of the problem; {nearest(path, known)}")
         for other in paths:
             if other.startswith(f"{path}."):
                 raise ProblemError(name, other, f"lies within {path}, which is varied too")
 
 
-def changed(problem, values: Mapping[str, Any]):
+def changed(problem: Problem, values: Mapping[str, Any]) -> Problem:
     """The problem with other values of some fields, all changed at once; checked as a new problem is."""
     check_paths(problem, list(values))
     tree: dict = {}
@@ -50,13 +49,13 @@ def changed(problem, values: Mapping[str, Any]):
 class _New:
     """A value in the tree of changes, apart from the dictionaries that are its branches."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any):
         self.value = value
 
 
-def _rebuilt(part, tree: dict):
-    given = {
+def _rebuilt(part: Any, tree: dict) -> Any:
+    values = {
         name: branch.value if isinstance(branch, _New) else _rebuilt(getattr(part, name), branch)
         for name, branch in tree.items()
     }
-    return dataclasses.replace(part, **given)
+    return dataclasses.replace(part, **values)

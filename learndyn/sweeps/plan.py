@@ -13,7 +13,8 @@ from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import ProblemError, nearest
-from learndyn.problem.part import Part, plain, whole
+from learndyn.problem.checks import whole
+from learndyn.problem.part import Part, plain
 from learndyn.problem.paths import changed, check_paths
 from learndyn.problem.problem import Problem
 

@@ -8,9 +8,9 @@ system does at once: any number of processes may share a store, and a killed one
 import contextlib
 from pathlib import Path
 
-from learndyn.core.files import writable_folder
 from learndyn.core.storage import Point, load_point, save_point
 from learndyn.errors import FileError
+from learndyn.files import writable_folder
 
 
 class Store:

@@ -17,7 +17,8 @@ from learndyn.core.progress import progress_bar
 from learndyn.core.storage import Point
 from learndyn.core.theory import theory_for
 from learndyn.errors import ProblemError
-from learndyn.problem.part import boolean, plain, whole
+from learndyn.problem.checks import boolean, whole
+from learndyn.problem.part import plain
 from learndyn.problem.problem import Problem
 from learndyn.sweeps.plan import Axis, Task, axes_of, can_be_stored, problems_of, runs_of, tasks_of
 from learndyn.sweeps.run import run_all

@@ -75,7 +75,10 @@ def test_innovation_basis():
     """
     found = []
     for depth, rate, richness in ((1, 0.1, 0.5), (1, 0.05, 1.0), (2, 0.1, 1.0), (2, 0.03, 2.0)):
-        for data in (ld.Dataset(ratio=1.5, noise=0.2), ld.Population()):
+        for data in (
+            ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.2),
+            ld.Population(ld.LinearMap()),
+        ):
             network = ld.DeepLinear(depth=depth, width=2.0, richness=richness)
             problem = ld.Problem(network, data, ld.GradientDescent(rate, steps=60))
             exact = ld.solve(problem, ld.Rows(), save_at=13)

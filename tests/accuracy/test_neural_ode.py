@@ -25,7 +25,9 @@ def test_extrapolation_of_fresh_trajectories():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [ld.Stream(chained=True), ld.Dataset(examples=1)])
+@pytest.mark.parametrize(
+    "data", [ld.Stream(ld.TeacherFlow(chained=True)), ld.Dataset(ld.TeacherFlow(), examples=1)]
+)
 def test_extrapolation_of_correlated_trajectories(data):
     """The same with all correlations of training steps, which are deterministic too."""
     short = problem(epochs=2, data=data, steps=3)

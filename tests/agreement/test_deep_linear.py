@@ -20,7 +20,7 @@ STEPS = 40
 SAVED = np.arange(0, STEPS + 1, 5)
 problem = partial(problems.deep_linear, depth=2, width=0.8, richness=0.7, steps=STEPS)
 
-DATA = ld.Dataset(1.2, 0.5)
+DATA = ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.5)
 SETTINGS = {
     "plain": problem(width=0.6, data=DATA, rate=0.05),
     "lazy": problem(width=1.0, richness=0.1, centered=True, data=DATA, rate=0.1),
@@ -78,7 +78,9 @@ def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
 
 
 @pytest.mark.parametrize(
-    "data", [DATA, ld.Stream(batch_ratio=1.2, noise=0.5), ld.Population()], ids=lambda d: d.kind
+    "data",
+    [DATA, ld.Stream(ld.LinearMap(), noise=0.5, batch_ratio=1.2), ld.Population(ld.LinearMap())],
+    ids=lambda d: d.kind,
 )
 def test_ensembles_agree_with_training(data):
     """Bias and the overlaps of networks that share the data, or the weights, only."""
@@ -165,7 +167,9 @@ def test_dimension_free_theory_is_close_for_many_units_and_examples():
 def test_comparison_notices_a_wrong_theory():
     """Without the response of v to the data, i.e. with R_Δ = 1, the training loss is wrong (a slip of the paper)."""
     setting = SETTINGS["plain"]
-    fresh = ld.Problem(setting.network, ld.Stream(batch_ratio=1.2, noise=0.5), setting.training)
+    fresh = ld.Problem(
+        setting.network, ld.Stream(ld.LinearMap(), noise=0.5, batch_ratio=1.2), setting.training
+    )
     theory = ld.solve(fresh, save_at=SAVED)
     forged = ld.Solution(theory.data, setting, theory.evidence)
     assert not ld.compare(forged, ld.simulate(setting, 400, 5, save_at=SAVED)).agrees
@@ -182,7 +186,7 @@ def test_best_rate_transfers_across_width_in_mup_and_not_in_ntk():
     def online(width, parameterization, rate):
         network = ld.DeepLinear(2, width, 4.0, centered=True, parameterization=parameterization)
         training = ld.GradientDescent(rate, steps=12)
-        return ld.Problem(network, ld.Stream(batch_ratio=1.0), training)
+        return ld.Problem(network, ld.Stream(ld.LinearMap(), batch_ratio=1.0), training)
 
     moved = {}
     for parameterization in ("mup", "ntk"):

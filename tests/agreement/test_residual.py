@@ -15,9 +15,9 @@ from tests import problems
 
 SAVED = np.arange(0, 31, 5)
 DATA = {
-    "population": ld.Population(),
-    "dataset": ld.Dataset(1.5, 0.4),
-    "stream": ld.Stream(batch_ratio=1.0, noise=0.3),
+    "population": ld.Population(ld.LinearMap()),
+    "dataset": ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.4),
+    "stream": ld.Stream(ld.LinearMap(), noise=0.3, batch_ratio=1.0),
 }
 problem = partial(
     problems.deep_linear, width=0.8, richness=1.0, skip=ld.ScaledSkip(1.0), rate=0.03, steps=30
@@ -70,7 +70,9 @@ def test_best_rate_transfers_across_depth_with_scaled_branches_only():
             def online(rate, depth=depth, skip=skip):
                 network = ld.DeepLinear(depth, 1.0, 1.0, centered=True, skip=skip)
                 training = ld.GradientDescent(rate, steps=15)
-                return ld.Problem(network, ld.Stream(batch_ratio=2.0, noise=0.5), training)
+                return ld.Problem(
+                    network, ld.Stream(ld.LinearMap(), noise=0.5, batch_ratio=2.0), training
+                )
 
             best.append(ld.best_rate(online(0.005)).rate)
             losses, grid = [], best[-1] * 1.2 ** np.arange(-3.0, 3.0)

@@ -68,7 +68,9 @@ def test_theory_agrees_with_sgd_and_the_deviation_shrinks(setting):
 def test_comparison_notices_a_wrong_theory():
     """The mini-batch setting without the 1/B in the η² term, as printed in the primer."""
     problem = SETTINGS["mini-batch"]
-    wrong = ld.Problem(problem.network, ld.Stream(problem.data.teacher, 1, 0.5), problem.training)
+    wrong = ld.Problem(
+        problem.network, ld.Stream(problem.data.task, noise=0.5, batch=1), problem.training
+    )
     theory = ld.solve(wrong, save_at=TIMES)
     runs = ld.simulate(problem, 500, 4, save_at=TIMES)
     forged = ld.Solution(theory.data, problem, theory.evidence)

@@ -18,7 +18,7 @@ R = [[0.1]]
 kind = "stream"
 noise = 0.1
 
-[data.teacher]
+[data.task]
 kind = "teacher.orthonormal"
 activation = "erf"
 hidden = 1

@@ -36,7 +36,7 @@ def test_the_demo_says_where_the_report_is_and_what_it_found(show, quick, tmp_pa
     assert "two_layer/stream: agrees" in outcome.stdout
     assert str(tmp_path / "report.html") in outcome.stdout
     assert page.count("<img") == 3
-    assert "[data.teacher]" in page
+    assert "[data.task]" in page
 
 
 def test_a_failing_theory_does_not_stop_the_others(show, quick, tmp_path):

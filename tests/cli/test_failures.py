@@ -24,7 +24,7 @@ def assert_refused(outcome, *words):
     [
         ('kind = "stream"', 'kind = "streem"', ["data.kind = 'streem'", "did you mean 'stream'?"]),
         ("noise = 0.1", "nois = 0.1", ["data.nois = 0.1", "did you mean 'noise'?"]),
-        ("[data.teacher]", "[data.master]", ["data.master"]),
+        ("[data.task]", "[data.master]", ["data.master"]),
         ("Q = [[0.25]]", "Q = [[0.25, 0.1]]", ["TwoLayer.Q", "must be square"]),
         ("R = [[0.1]]", "R = [[0.1, 0.1]]", ["network.R", "one column per teacher unit (1)"]),
         ("R = [[0.1]]", "R = [[0.9]]", ["network.R", "positive semidefinite"]),

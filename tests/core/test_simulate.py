@@ -14,8 +14,10 @@ PROBLEMS = {
     "two_layer/stream": ld.Problem(
         ONLINE[0], ld.Stream(ONLINE[1]), ld.GradientDescent(0.5, time=1.0)
     ),
-    "two_layer/dataset": ld.Problem(ONLINE[0], ld.Dataset(2.0, teacher=ONLINE[1]), TRAINING),
-    "deep_linear/dataset": ld.Problem(ld.DeepLinear(2, 1.0), ld.Dataset(ratio=1.0), TRAINING),
+    "two_layer/dataset": ld.Problem(ONLINE[0], ld.Dataset(ONLINE[1], ratio=2.0), TRAINING),
+    "deep_linear/dataset": ld.Problem(
+        ld.DeepLinear(2, 1.0), ld.Dataset(ld.LinearMap(), ratio=1.0), TRAINING
+    ),
     "wide/points": ld.Problem(ld.Wide(2, "tanh"), ld.Points.random(3, 4, seed=0), TRAINING),
     "neural_ode/stream": ld.Problem(
         ld.NeuralODE([[0, 0], [0, 0.8]], 1.0, 0.5, 3), ld.Stream(), TRAINING

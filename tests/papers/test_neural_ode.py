@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.papers.test_figures import drawn_tiny
 
 from learndyn.core.solve import solve
 from learndyn.families.neural_ode.inference import stationary_flow
 from learndyn.families.neural_ode.recovery import recovery
 from learndyn.papers import neural_ode as drawn
-from learndyn.problem.data import Dataset, Stream
+from learndyn.problem.supplies import Dataset, Stream
+from learndyn.problem.tasks import TeacherFlow
+from tests.papers.test_figures import drawn_tiny
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
@@ -31,7 +32,7 @@ def test_the_flows_are_those_of_the_captions():
     assert (network.steps, float(network.time), network.control_ratio) == (5, 0.5, 0.75)
     problem: Any = drawn.trained(network, 0.1, 7)
     assert (problem.training.steps, problem.training.learning_rate) == (7, 0.1)
-    assert problem.data == Stream()
+    assert problem.data == Stream(TeacherFlow())
 
 
 def test_figure_2_has_the_papers_settings_and_starts_without_overlap():
@@ -106,10 +107,10 @@ def test_one_reused_trajectory_is_fitted_without_learning_and_fresh_ones_teach()
     final = {
         name: solve(drawn.trained(network, 0.5, 20, data), save_at=2)
         for name, data in (
-            ("one", Dataset(examples=1)),
-            ("two", Dataset(examples=2)),
-            ("chained", Stream(chained=True)),
-            ("fresh", Stream()),
+            ("one", Dataset(TeacherFlow(), examples=1)),
+            ("two", Dataset(TeacherFlow(), examples=2)),
+            ("chained", Stream(TeacherFlow(chained=True))),
+            ("fresh", Stream(TeacherFlow())),
         )
     }
     test = {name: float(found["test_loss"][-1]) for name, found in final.items()}

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.papers.test_figures import drawn_tiny, registered
 
 import learndyn as ld
+from tests.papers.test_figures import drawn_tiny, registered
 
 ROUNDING = 1e-12
 """Sums of a few thousand terms of order one, along some hundred steps that contract."""
@@ -28,7 +28,7 @@ def by_hand(rate, epochs, data=None, field=((0, 0), (0, 0.8), (0.4, 0)), **netwo
     settings = {"control_ratio": 0.75, "time": 1.0, "steps": 6} | network
     made = ld.NeuralODE(np.array(field, dtype=float), **settings)
     training = ld.GradientDescent(rate, steps=epochs)
-    return ld.solve(ld.Problem(made, data or ld.Stream(), training))
+    return ld.solve(ld.Problem(made, data or ld.Stream(ld.TeacherFlow()), training))
 
 
 @pytest.mark.slow
@@ -62,7 +62,9 @@ def test_half_the_sum_of_two_windows_is_learned_long_before_their_order():
     name = "neural-ode-windows"
     late = []
     for panel, seen in enumerate((None, ld.Observations([0.5, 1.0]))):
-        theory = by_hand(1.0, 120, ld.Stream(observations=seen), windows=2)["m"].values
+        theory = by_hand(1.0, 120, ld.Stream(ld.TeacherFlow(observations=seen)), windows=2)[
+            "m"
+        ].values
         own, other = curve(name, panel, "$M_{11}$"), curve(name, panel, "$M_{12}$")
         half = curve(name, panel, "half the sum")
         np.testing.assert_allclose(own, theory[:, 0, 0], rtol=0, atol=ROUNDING)
@@ -99,7 +101,7 @@ def test_the_test_loss_of_few_noisy_trajectories_has_a_minimum_later_for_more_of
         np.testing.assert_array_equal(mark.get_xydata(), [[best[-1], test[best[-1]]]])
     assert best[0] < best[1] < best[2]
     given = {"control_ratio": 1.0, "steps": 5, "teacher_noise": 1 / 3}
-    theory = by_hand(0.5, 40, ld.Dataset(examples=1), **given)
+    theory = by_hand(0.5, 40, ld.Dataset(ld.TeacherFlow(), examples=1), **given)
     for values, quantity in ((curve(name, 0, "n = 1"), "test_loss"), (train[0], "train_loss")):
         np.testing.assert_allclose(values, theory[quantity], rtol=0, atol=ROUNDING)
 
@@ -115,7 +117,9 @@ def test_one_trajectory_teaches_slower_than_fresh_ones_and_ends_elsewhere_with_n
     for label, chain, stationary in zip(words, (True, False), (1.007, 0.963), strict=True):
         assert f"{stationary}" in registered(name).caption
         m = curve(name, 1, label)
-        theory = by_hand(0.4, 90, ld.Stream(chained=chain), **given)["m"].values[:, 0, 0]
+        theory = by_hand(0.4, 90, ld.Stream(ld.TeacherFlow(chained=chain)), **given)["m"].values[
+            :, 0, 0
+        ]
         np.testing.assert_allclose(m, theory[:51], rtol=0, atol=ROUNDING)
         # Half a unit of the last digit of the caption.
         assert theory[-1] == pytest.approx(stationary, abs=5e-4)
@@ -134,7 +138,7 @@ def test_more_observations_teach_more_and_masks_diffuse():
     assert m[labels[2]][1] == pytest.approx(m[labels[3]][1], abs=ROUNDING)
     assert shared[1] - own[1] > 0.01
     seen = ld.Observations([0.5, 1.0], visible=0.4, mask="trajectory")
-    theory = by_hand(1.0, 30, ld.Stream(observations=seen))
+    theory = by_hand(1.0, 30, ld.Stream(ld.TeacherFlow(observations=seen)))
     for values, quantity in ((m[labels[3]], "m"), (shared, "Q")):
         np.testing.assert_allclose(values, theory[quantity][:, 0, 0], rtol=0, atol=ROUNDING)
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from tests.papers.test_figures import drawn_tiny
 
 from learndyn.core.solve import solve
 from learndyn.families.wide.solve import Particles
 from learndyn.papers import wide as drawn
-from learndyn.problem.data import Points
+from learndyn.problem.points import Points
+from tests.papers.test_figures import drawn_tiny
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow

@@ -21,8 +21,8 @@ def test_paths_name_all_fields_and_those_of_parts_within_parts():
     assert {
         "network.Q",
         "network.activation",
-        "data.teacher",
-        "data.teacher.T",
+        "data.task",
+        "data.task.T",
         "training.time",
         "training.learning_rate",
         "training.learning_rate.duration",
@@ -58,10 +58,10 @@ def test_a_path_that_only_begins_like_another_is_allowed():
 def test_only_the_named_fields_change_and_the_problem_itself_does_not():
     made = two_layer(rate=ld.ExponentialDecay(0.5, 0.1))
     before = made.to_text()
-    found = changed(made, {"training.learning_rate.rate": 0.3, "data.teacher.readout": [2.0]})
+    found = changed(made, {"training.learning_rate.rate": 0.3, "data.task.readout": [2.0]})
     teacher = ld.Teacher("erf", [[1.0]], [2.0])
     training = ld.GradientDescent(ld.ExponentialDecay(0.5, 0.3), time=5.0)
-    assert found == ld.Problem(made.network, ld.Stream(teacher=teacher), training)
+    assert found == ld.Problem(made.network, ld.Stream(teacher), training)
     assert made.to_text() == before
 
 

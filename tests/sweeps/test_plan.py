@@ -218,7 +218,7 @@ def test_whatever_changes_the_result_changes_the_key(monkeypatch):
 
 
 def test_the_method_of_runs_is_part_of_their_key():
-    stream = ld.Stream(teacher=ld.Teacher("erf", [[1.0]]))
+    stream = ld.Stream(ld.Teacher("erf", [[1.0]]))
     training = ld.GradientDescent(0.5, time=5.0)
     made = ld.Problem(ld.TwoLayer("erf", [[0.5]], [[0.1]]), stream, training)
     keys = {task(made, runs=Runs(20, 1, 0, how)).key for how in (ld.SGD(), ld.OverlapChain())}
@@ -279,7 +279,7 @@ two_layer = partial(problems.two_layer, Q=[[0.5]], R=[[0.1]], teacher_activation
         (two_layer(activation="erf"), {"network.activation": ["erf", jnp.tanh]}),
         (
             two_layer(activation="erf"),
-            {"data.teacher.activation": [ld.Formula("z**3"), lambda z: z]},
+            {"data.task.activation": [ld.Formula("z**3"), lambda z: z]},
         ),
     ],
 )

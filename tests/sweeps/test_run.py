@@ -92,7 +92,7 @@ def test_problems_in_one_call_may_differ_in_every_number():
         {},
         {"training.learning_rate.initial": 1.5, "training.weight_decay": 0.1},
         {"network.Q": [[0.9]], "network.R": [[-0.3]], "network.readout": [0.5]},
-        {"data.teacher.T": [[2.0]], "data.noise": 0.7, "data.teacher.readout": [2.0]},
+        {"data.task.T": [[2.0]], "data.noise": 0.7, "data.task.readout": [2.0]},
     ]
     found = same_as_alone([changed(made, some) for some in values])
     ends = [result.arrays["test_loss"].values[-1] for result in found]
@@ -216,7 +216,7 @@ UNLIKE = [
     {"data.batch": 2},
     {"training.learning_rate": ld.ExponentialDecay(0.5, 0.1)},
     {"network.Q": np.eye(2), "network.R": [[0.1], [0.1]], "network.readout": [1.0, 1.0]},
-    {"data.teacher.activation": "linear"},
+    {"data.task.activation": "linear"},
 ]
 
 

@@ -69,7 +69,7 @@ FIELDS = [
     (linear(), {"training.learning_rate": [0.1, DECAY, {**DECAY.to_dict(), "rate": 0.2}]}),
     (two_layer(), {"network.activation": ["erf", "relu", ld.Formula("z**3"), jnp.tanh]}),
     (two_layer(), {"network.Q": [[[0.5]], np.array([[0.6]])], "network.train_readout": [True]}),
-    (two_layer(), {"data.teacher.T": [[[1.0]], [[2.0]]], "data.batch": [1, 2]}),
+    (two_layer(), {"data.task.T": [[[1.0]], [[2.0]]], "data.batch": [1, 2]}),
     (two_layer(rate=DECAY), {"training.learning_rate.initial": [0.1, 0.2]}),
     (two_layer(rate=ld.WarmUp(1.0, DECAY)), {"training.learning_rate.then.rate": [0.1, 0.2]}),
     (

@@ -5,7 +5,7 @@ import xarray as xr
 from learndyn.core.solution import Solution
 from learndyn.errors import ProblemError, UnknownObservable
 from learndyn.families.deep_linear.network import DeepLinear
-from learndyn.problem.part import choice, optional, whole
+from learndyn.problem.checks import choice, optional, whole
 
 
 def ensemble_loss(solution: Solution, members: int, shared: str | None = "data") -> xr.DataArray:

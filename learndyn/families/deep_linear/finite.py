@@ -25,9 +25,10 @@ from learndyn.families.deep_linear.network import Sizes, sizes
 from learndyn.families.deep_linear.observables import alignment
 from learndyn.families.deep_linear.setting import RULE
 from learndyn.numerics.delayed import DelayedMatrix, rows_times
-from learndyn.problem.data import Dataset, Population
-from learndyn.problem.part import boolean, field
-from learndyn.problem.training import PerStepRule
+from learndyn.problem.checks import boolean
+from learndyn.problem.part import field
+from learndyn.problem.supplies import Dataset, Population
+from learndyn.problem.weight_response import PerStepRule
 
 BLOCK_NUMBERS = 2**18
 """Random numbers per block of a stream, unless one batch needs more."""
@@ -64,8 +65,8 @@ def spec(problem, size: int) -> Spec:
     """The dimensions and numbers of a problem at `size` inputs."""
     network, data, training = problem.network, problem.data, problem.training
     dimensions = sizes(problem, size)
-    structured = data.spectrum is not None
-    lam, coefficients = data.spectrum.arrays() if structured else (np.ones(1), None)
+    structured = problem.task.spectrum is not None
+    lam, coefficients = problem.task.spectrum.arrays() if structured else (np.ones(1), None)
     first = 1.0 if structured else math.sqrt(size)
     return Spec(
         sizes=dimensions,

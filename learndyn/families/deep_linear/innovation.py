@@ -35,7 +35,7 @@ from learndyn.families.deep_linear.setting import DATASET, POPULATION, RULE, STR
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.gram import gram, stacked
 from learndyn.numerics.growing import Operator, Space, padded
-from learndyn.problem.training import PerStepRule
+from learndyn.problem.weight_response import PerStepRule
 
 REPORT_EVERY = 16
 TARGET, WIDTH, DATA = range(3)

@@ -3,24 +3,15 @@
 import math
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.problem.data import Dataset, Population, Stream, no_trajectories
+from learndyn.problem.checks import array, boolean, choice, number, optional, whole
+from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
-from learndyn.problem.part import (
-    Part,
-    array,
-    boolean,
-    choice,
-    field,
-    number,
-    optional,
-    part,
-    traced,
-    whole,
-)
+from learndyn.problem.part import Part, field
+from learndyn.problem.supplies import Supply
+from learndyn.problem.tasks import LinearMap
 
 
 def _width(value, name):
@@ -117,53 +108,18 @@ class DeepLinear(Network):
             return self.richness / math.sqrt(self.widths[-1])
         return self.richness
 
-    def check(self, data, training):
-        if not isinstance(data, Stream | Population | Dataset):
-            return
-        if any(map(traced, jax.tree.leaves((self, data)))):
-            allowed = "derivatives are known with respect to the training rule only"
-            raise ProblemError("network, data", "traced", allowed)
-        no_trajectories(data)
-        teacher = getattr(data, "teacher", None)
-        if teacher is not None:
-            allowed = "must be left out: a DeepLinear network learns a linear function; describe it by a spectrum"
-            raise ProblemError("data.teacher", teacher, allowed)
-        self._check_amounts(data)
-        if training.steps is None:
-            allowed = "a DeepLinear network is trained for a number of `steps`"
-            raise ProblemError("training.time", training.time, allowed)
-        for name, usual in (
-            ("noise", 0.0),
-            ("readout_learning_rate", None),
-            ("loss", "mean"),
-            ("criterion", "squared"),
-        ):
-            if getattr(training, name) != usual:
-                allowed = f"must be left at {usual!r}: the theory of DeepLinear has no such term"
-                raise ProblemError(f"training.{name}", getattr(training, name), allowed)
-
-    def _check_amounts(self, data) -> None:
-        """Ratios go with isotropic data, counts with a spectrum."""
-        names = {Stream: ("batch_ratio", "batch"), Dataset: ("ratio", "examples")}
-        if type(data) in names:
-            ratio, count = names[type(data)]
-            if data.spectrum is None and getattr(data, ratio) is None:
-                allowed = (
-                    f"give {ratio}, the number per input dimension, unless the data have a spectrum"
-                )
-                raise ProblemError(f"data.{count}", getattr(data, count), allowed)
-            if data.spectrum is not None and getattr(data, count) is None:
-                allowed = f"give {count}, a number of examples, where the data have a spectrum"
-                raise ProblemError(f"data.{ratio}", getattr(data, ratio), allowed)
-        if data.spectrum is None:
+    def check(self, data: Supply) -> None:
+        if not isinstance(data.task, LinearMap) or data.task.spectrum is None:
             return
         for width in self.widths:
             if not math.isinf(width) and (width < 1 or width != round(width)):
-                allowed = "must be whole numbers of units (or inf) where the data have a spectrum"
+                allowed = "must be whole numbers of units (or inf) where the task has a spectrum"
                 raise ProblemError("network.width", self.width, allowed)
-        outputs = len(data.spectrum.arrays()[1])
+        outputs = len(data.task.spectrum.arrays()[1])
         if outputs != self.outputs:
-            allowed = f"must be {outputs}: the spectrum has coefficients for so many outputs"
+            allowed = (
+                f"must be {outputs}, the number of outputs that the spectrum has coefficients for"
+            )
             raise ProblemError("network.outputs", self.outputs, allowed)
 
 
@@ -184,8 +140,8 @@ def sizes(problem, size: int) -> Sizes:
     if np.any(np.isinf(network.widths)):
         allowed = "only finite networks can be trained; take a large width instead of inf"
         raise ProblemError("network.width", network.width, allowed)
-    if data.spectrum is not None:
-        modes = len(data.spectrum.arrays()[0])
+    if data.task.spectrum is not None:
+        modes = len(data.task.spectrum.arrays()[0])
         if size != modes:
             allowed = f"must be {modes}, the number of eigenvalues, where the data have a spectrum"
             raise ProblemError("size", size, allowed)

@@ -23,7 +23,7 @@ from learndyn.families.deep_linear.observables import INFINITE_TABLE
 from learndyn.families.deep_linear.recursion import advance_rows
 from learndyn.families.deep_linear.setting import Setting
 from learndyn.numerics.lobatto import lobatto
-from learndyn.problem.training import impulse_response, rates
+from learndyn.problem.weight_response import impulse_response, rates
 
 LAYER_TIMES = np.linspace(0.0, 1.0, 9)
 """τ of the recorded layers."""

@@ -51,7 +51,7 @@ INFINITE_TABLE: Table = tuple(
 def told(problem, form: str, made: Setting, edge: int | None) -> dict:
     """The evidence that all methods give."""
     found = {"form": form, "modes": len(made.lam), "edge_of_stability": edge}
-    if problem.data.spectrum is not None:
+    if problem.task.spectrum is not None:
         found["exactness"] = "mean-field approximation at finite width and data"
     if edge is not None:
         text = (

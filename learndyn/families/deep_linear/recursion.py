@@ -12,7 +12,7 @@ from learndyn.families.deep_linear.equations import residual
 from learndyn.families.deep_linear.functions import Functions
 from learndyn.families.deep_linear.observables import TABLE, layers_of, told
 from learndyn.families.deep_linear.setting import RULE, Setting
-from learndyn.problem.training import PerStepRule, impulse_response
+from learndyn.problem.weight_response import PerStepRule, impulse_response
 
 SHORT_WORK = 2e7
 """Up to this much work, about 20 ms, what surrounds the recursion is worth saving."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learndyn.problem.data import Dataset, Stream
+from learndyn.problem.supplies import Dataset, Stream
 
 DATASET, STREAM, POPULATION = range(3)
 RULE = (
@@ -48,20 +48,20 @@ class Setting(NamedTuple):
 def setting(problem, bins: int) -> Setting:
     """The setting of a problem; a spectrum of more than `bins` eigenvalues is grouped."""
     network, data = problem.network, problem.data
-    N = network.widths
+    spectrum, N = problem.task.spectrum, network.widths
     # Layers that are all infinitely wide are taken to be equally wide.
     ratios = np.ones(len(N)) if np.isinf(N).any() else np.append(N[1:] / N[:-1], 1.0)
     first = 1.0 if np.isinf(N).any() else N[0] / N[-1]
-    if data.spectrum is None:
+    if spectrum is None:
         lam, omega, gram = np.ones(1), np.ones(1), np.eye(network.outputs)[None]
     else:
-        lam, omega, gram = binned(*data.spectrum.arrays(), bins=bins)
+        lam, omega, gram = binned(*spectrum.arrays(), bins=bins)
     kind, count = POPULATION, None
     if isinstance(data, Stream):
         kind, count = STREAM, data.batch_ratio or data.batch
     elif isinstance(data, Dataset):
         kind, count = DATASET, data.ratio or data.examples
-    positive = 0 if data.spectrum is None else np.count_nonzero(data.spectrum.arrays()[0])
+    positive = 0 if spectrum is None else np.count_nonzero(spectrum.arrays()[0])
     return Setting(
         data=kind,
         gamma=float(network.gamma),

@@ -18,8 +18,9 @@ from learndyn.families.deep_linear.node_numbers import LAYER_TIMES, by_nodes
 from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE, told
 from learndyn.families.deep_linear.recursion import SHORT_WORK, RowRecursion, work
 from learndyn.families.deep_linear.setting import POPULATION, STREAM, Setting, setting
-from learndyn.problem.part import boolean, field, number, whole
-from learndyn.problem.training import impulse_response
+from learndyn.problem.checks import boolean, number, whole
+from learndyn.problem.part import field
+from learndyn.problem.weight_response import impulse_response
 
 ROWS_WORK = 1.5e9
 """Up to this much work the row recursion takes seconds, and it gives the responses too."""

@@ -18,9 +18,9 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.numerics.precision import float64
-from learndyn.problem.activations.base import static_field
 from learndyn.problem.activations.formula import evaluate, parse
-from learndyn.problem.part import Part, array, field, text, traced
+from learndyn.problem.checks import array, text
+from learndyn.problem.part import Part, field, static_field, traced
 
 
 class RandomField(Part):

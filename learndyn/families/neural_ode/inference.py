@@ -33,11 +33,13 @@ from learndyn.families.neural_ode.limit.kernel import kernel_of
 from learndyn.families.neural_ode.limit.setting import Flow, flow_of
 from learndyn.families.neural_ode.limit.trajectories import Trajectory, trajectory
 from learndyn.families.neural_ode.network import NeuralODE
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.units import Units
 from learndyn.numerics.precision import float64
 from learndyn.numerics.richardson import richardson
 from learndyn.numerics.root import root_between
-from learndyn.problem.part import choice, number, whole
+from learndyn.problem.checks import choice, number, whole
+from learndyn.problem.tasks import TeacherFlow
 
 LARGEST = 1e6
 """A state beyond this norm |x|²/d is taken not to be confined."""
@@ -62,7 +64,7 @@ def inference(
 ) -> xr.Dataset:
     """C, R, the perturbation D and the adjoint C_pp of a flow whose control has norm `control_norm` (1: the teacher's).
 
-    `time`, `steps` and the temperature `noise` are those of the network (of its teacher, for noise) unless given.
+    `time`, `steps` and the temperature `noise` are those of the network unless given.
     `growth` is the rate ½ d(log D)/dt at which perturbations grow, midway between the times of the axis, and
     `adjoint_growth` the rate −½ d(log C_pp)/dt at which the adjoint grows backwards, without noise of its own.
 
@@ -80,7 +82,7 @@ def inference(
     if steps is None:
         steps = max(1, round(T / float(network.step)))
     N = whole(1)(steps, "steps")
-    temperature = number(minimum=0)(network.teacher_noise if noise is None else noise, "noise")
+    temperature = number(minimum=0)(network.noise if noise is None else noise, "noise")
     end = choice("random", "state")(adjoint_end, "adjoint_end")
     with float64():
         found = _alone(_of_control(network, T, N), Q, temperature, end == "state")
@@ -110,10 +112,8 @@ def _one_control(network: NeuralODE) -> None:
     """Refuse a network whose flow is not that of one control in a field of one state."""
     found = {
         "amplitudes": network.amplitudes is not None,
-        "teacher_amplitudes": network.teacher_amplitudes is not None,
         "train_amplitudes": network.train_amplitudes,
         "windows": network.windows > 1,
-        "teacher_windows": network.count_of_teacher_windows > 1,
         "delay": network.delay is not None,
         "driven": network.driven is not None,
     }
@@ -127,7 +127,7 @@ def _one_control(network: NeuralODE) -> None:
 
 def _of_control(network: NeuralODE, T: float, N: int) -> Flow:
     """The flow for a time T in N steps, with an adjoint without noise and a teacher that stays at 0."""
-    flow = flow_of(network)
+    flow = flow_of(FlowPair(network, TeacherFlow()))
     shape = flow.shape._replace(steps=N, teacher_steps=1)
     h, none = jnp.asarray(T / N), jnp.zeros(())
     return replace(

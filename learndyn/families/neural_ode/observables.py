@@ -1,12 +1,14 @@
 """The observables of neural ODEs, the same for the limit and finite systems, and where they are recorded."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
 from learndyn.core.curves import Quantity, Table
 from learndyn.errors import ProblemError
-from learndyn.problem.part import whole
+from learndyn.families.neural_ode.pair import FlowPair
+from learndyn.problem.checks import whole
 
 STUDENT = ("inference_step", "inference_time", "inference_time2")
 MIXED = ("inference_step", "inference_time", "teacher_time")
@@ -56,10 +58,10 @@ def none_reached(units: int, teacher_units: int) -> dict[str, np.ndarray]:
     return {one.name: np.zeros([sizes[axis] for axis in one.axes]) for one in of_training}
 
 
-def labels(network, inference_steps) -> dict[str, np.ndarray]:
+def labels(pair: FlowPair, inference_steps: Sequence[int]) -> dict[str, np.ndarray]:
     """Labels of the axes along the flow: training steps, and inference times nh of the student and the teacher."""
-    h = float(network.step)
-    student, teacher = (h * np.arange(n + 1) for n in (network.steps, network.teacher_steps))
+    h = float(pair.student.step)
+    student, teacher = (h * np.arange(n + 1) for n in (pair.student.steps, pair.teacher_steps))
     found = {"inference_step": np.asarray(inference_steps, dtype=int)}
     found |= {"inference_time": student, "inference_time2": student}
     return found | {"teacher_time": teacher, "teacher_time2": teacher}

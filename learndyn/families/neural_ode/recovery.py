@@ -14,11 +14,12 @@ from learndyn.families.neural_ode.limit.overlap_map import Rule, moved
 from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.network import NeuralODE
+from learndyn.families.neural_ode.pair import FlowPair, steps_are_correlated
 from learndyn.numerics.precision import float64
 from learndyn.numerics.root import root_between
-from learndyn.problem.data import Stream
 from learndyn.problem.part import traced
-from learndyn.problem.training import Schedule
+from learndyn.problem.schedules import Schedule
+from learndyn.problem.supplies import Stream
 
 LARGEST, POINTS = 1e6, 400
 """Rates are looked at up to this many times that of the slowest mode, at so many points a decade."""
@@ -45,35 +46,33 @@ def recovery(problem) -> Recovery:
     network, data, training = problem.network, problem.data, problem.training
     if not isinstance(network, NeuralODE) or not isinstance(data, Stream):
         raise ProblemError("problem", type(network).__name__, "must be a NeuralODE on a Stream")
-    if not network.one_unit or network.delay is not None:
+    pair = FlowPair.of(problem)
+    if not pair.one_unit or network.delay is not None:
         allowed = "must have one control, and no delay"
         raise ProblemError("network", type(network).__name__, allowed)
-    if network.correlated(data):
+    if steps_are_correlated(problem):
         allowed = "must not be chained, and the field must vanish without the state: the map needs independent steps"
-        raise ProblemError("data.chained", data.chained, allowed)
-    for part, name in (
-        ("network", "noise"),
-        ("network", "teacher_noise"),
-        ("network", "adjoint_noise"),
-        ("training", "weight_decay"),
+        raise ProblemError("data.task.chained", pair.teacher.chained, allowed)
+    for path, value in (
+        ("network.noise", network.noise),
+        ("data.task.noise", pair.teacher.noise),
+        ("network.adjoint_noise", network.adjoint_noise),
+        ("training.weight_decay", training.weight_decay),
     ):
-        value = getattr(getattr(problem, part), name)
         if value:
             allowed = "must be 0: otherwise the teacher's control is not a fixed point"
-            raise ProblemError(f"{part}.{name}", value, allowed)
-    if network.teacher_steps != network.steps:
+            raise ProblemError(path, value, allowed)
+    if pair.teacher_steps != network.steps:
         allowed = (
             "must be that of the student: otherwise the teacher's control is not a fixed point"
         )
-        raise ProblemError("network.teacher_time", network.teacher_time, allowed)
+        raise ProblemError("data.task.time", pair.teacher.time, allowed)
     rate = training.learning_rate
     if isinstance(rate, Schedule) or traced(rate):
         raise ProblemError("training.learning_rate", rate, "must be a number here")
     with float64():
         forward, backward = (
-            np.asarray(
-                _jacobian(flow_of(network, data), jnp.asarray(data.batch, float), jnp.asarray(eta))
-            )
+            np.asarray(_jacobian(flow_of(pair), jnp.asarray(data.batch, float), jnp.asarray(eta)))
             for eta in (1.0, -1.0)
         )
     linear, square = (forward - backward) / 2, (forward + backward) / 2 - np.eye(2)

@@ -21,7 +21,9 @@ from learndyn.families.neural_ode.observables import (
     labels,
     within_training,
 )
-from learndyn.problem.part import field, whole
+from learndyn.families.neural_ode.pair import FlowPair, steps_are_correlated
+from learndyn.problem.checks import whole
+from learndyn.problem.part import field
 
 UNCERTAIN = 0.1
 """An accuracy beyond this share of the largest value is not to be trusted."""
@@ -193,7 +195,7 @@ class TrainingMemory(OnEulerGrid):
 
 def automatic(problem, record: Record) -> Method:
     """The map where it holds."""
-    return TrainingMemory() if problem.network.correlated(problem.data) else OverlapMap()
+    return TrainingMemory() if steps_are_correlated(problem) else OverlapMap()
 
 
 def refined(problem, factor: int):
@@ -206,7 +208,7 @@ def refined(problem, factor: int):
 
 def _inside(problem, arrays: dict, i: int, step: int) -> dict:
     """Correlations and responses within the recorded training step number i."""
-    flow = flow_of(problem.network, problem.data)
+    flow = flow_of(FlowPair.of(problem))
     now = step % len(flow.observed)
     flow = eqx.tree_at(lambda f: f.observed, flow, flow.observed[now : now + 1])
     return map.inference(flow, arrays["a"][i], arrays["Q"][i], arrays["m"][i])

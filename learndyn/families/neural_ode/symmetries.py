@@ -13,7 +13,8 @@ import numpy as np
 from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.unit_symmetries import Units, moved, possible, symmetries
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
-from learndyn.families.neural_ode.units import Shape, start_of
+from learndyn.families.neural_ode.pair import FlowPair
+from learndyn.families.neural_ode.units import Shape
 
 WORDS = {
     "even": "the field is even in the control",
@@ -24,13 +25,14 @@ WORDS = {
 
 def symmetric_start(problem) -> SymmetricStart | None:
     """The symmetries of a problem's start, or None."""
-    network = problem.network
+    pair = FlowPair.of(problem)
+    network = pair.student
     fields = (network.field,) if network.driven is None else (network.field, network.driven)
     parities = np.array([parity(field) for field in fields])
-    several = network.neurons > 1 or network.teacher_neurons > 1
+    several = network.neurons > 1 or pair.teacher.neurons > 1
     if not parities.any() and (network.own_fields or not several):
         return None
-    start, shape = start_of(network), network.shape
+    start, shape = pair.start(), pair.shape
     if not possible(start.M):
         return None
     counts = ((shape.windows, shape.neurons), (shape.teacher_windows, shape.teacher_neurons))
@@ -49,7 +51,7 @@ def symmetric_start(problem) -> SymmetricStart | None:
         given = {"initial_norm": Q, "initial_overlap": M}
         if network.train_amplitudes:
             given["amplitudes"] = a[: network.neurons]
-        if network.one_unit:
+        if pair.one_unit:
             given |= {"initial_norm": float(Q[0, 0]), "initial_overlap": float(M[0, 0])}
         return dataclasses.replace(problem, network=dataclasses.replace(network, **given))
 

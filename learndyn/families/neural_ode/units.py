@@ -5,11 +5,14 @@ stacked systems have units of their own. Units are numbered system by system, in
 neuron. The drift of a system with h neurons at step n is Σ_i (a_u/h) r_f(i)(state, θ_u) with u = `index[i, n]`.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from learndyn.families.neural_ode.fields import RandomField
+
+if TYPE_CHECKING:
+    from learndyn.families.neural_ode.network import NeuralODE
 
 
 class Units(NamedTuple):
@@ -71,11 +74,6 @@ def systems(shape: Shape) -> list[System]:
     ]
 
 
-def systems_of(network) -> list[System]:
-    """`systems` of a network."""
-    return systems(network.shape)
-
-
 def _units(shape: Shape, system: int, neurons: int, windows: int, steps: int) -> Units:
     window = np.arange(steps) * windows // steps
     index = (system * windows + window) * neurons + np.arange(neurons)[:, None]
@@ -83,40 +81,17 @@ def _units(shape: Shape, system: int, neurons: int, windows: int, steps: int) ->
     return Units(index, labels)
 
 
-def fields_of(network) -> list[RandomField]:
+def fields_of(network: "NeuralODE", shape: Shape) -> list[RandomField]:
     """The covariance of the field of every label."""
     return [
         field
         for field in (network.field, network.driven)
         if field is not None
-        for _ in range(network.shape.labels)
+        for _ in range(shape.labels)
     ]
 
 
-def start_of(network) -> Start:
-    """Amplitudes and overlaps at the start.
-
-    One number for Q is the norm of every control, and controls are then orthogonal; one number for M is the overlap of
-    a student's and a teacher's unit of the same neuron and system whose windows have a time in common.
-    """
-    shape = network.shape
-    U = shape.systems * shape.windows * shape.neurons
-    V = shape.systems * shape.teacher_windows * shape.teacher_neurons
-    a, star = (
-        np.ones(1) if given is None else given
-        for given in (network.amplitudes, network.teacher_amplitudes)
-    )
-    Q, M, T = network.initial_norm, network.initial_overlap, network.teacher_overlaps
-    return Start(
-        a=a[np.arange(U) % len(a)],
-        Q=Q * np.eye(U) if np.ndim(Q) == 0 else Q,
-        M=M * _common(shape) if np.ndim(M) == 0 else M,
-        T=np.eye(V) if T is None else T,
-        teacher_a=star[np.arange(V) % len(star)],
-    )
-
-
-def _common(shape: Shape) -> np.ndarray:
+def matching_units(shape: Shape) -> np.ndarray:
     """1 where a student's and a teacher's unit are of one neuron and system and meet in time, else 0."""
     W, W_t = shape.windows, shape.teacher_windows
     w, w_t = np.arange(W)[:, None], np.arange(W_t)

@@ -6,18 +6,13 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
-from learndyn.problem.activations import Activation, Relu, as_activation
-from learndyn.problem.data import (
-    Dataset,
-    Population,
-    Stream,
-    Teacher,
-    no_trajectories,
-    semidefinite,
-    settle_readout,
-)
+from learndyn.problem.activations import Activation, as_activation
+from learndyn.problem.checks import array, boolean, number, optional, semidefinite, whole
+from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
-from learndyn.problem.part import array, boolean, field, number, optional, part, traced, whole
+from learndyn.problem.part import field, traced
+from learndyn.problem.supplies import Supply
+from learndyn.problem.tasks import Teacher, settle_readout
 
 
 class TwoLayer(Network):
@@ -69,64 +64,24 @@ class TwoLayer(Network):
         """The number of hidden units (K)."""
         return self.Q.shape[0]
 
-    def check(self, data, training):
-        if not isinstance(data, Stream | Population | Dataset):
+    def check(self, data: Supply) -> None:
+        teacher = data.task
+        if not isinstance(teacher, Teacher):
             return
-        no_trajectories(data)
-        if data.teacher is None:
-            raise ProblemError("data.teacher", None, "missing; a TwoLayer network needs one")
-        ratio = getattr(data, "batch_ratio", None)
-        if ratio is not None:
-            allowed = "a TwoLayer network takes a batch of fixed size: give batch instead"
-            raise ProblemError("data.batch_ratio", ratio, allowed)
-        M = data.teacher.hidden
+        M = teacher.hidden
         if self.R.shape[1] != M:
             allowed = f"must have one column per teacher unit ({M}); its shape is {self.R.shape}"
             raise ProblemError("network.R", self.R, allowed)
-        if not any(traced(x) for x in (self.Q, self.R, data.teacher.T)):
-            C = covariance(self.Q, self.R, data.teacher.T)
-            lowest = np.linalg.eigvalsh(C)[0]
-            if lowest < -1e-10 * np.abs(C).max():
-                allowed = (
-                    "no weights have these overlaps: the matrix [[Q, R], [Rᵀ, T]] must be positive semidefinite, "
-                    f"and its smallest eigenvalue is {lowest:.3g}; make R smaller or Q larger"
-                )
-                raise ProblemError("network.R", self.R.tolist(), allowed)
-        if isinstance(data, Dataset):
-            self._check_dataset(data)
-        elif training.time is None:
-            allowed = "a TwoLayer network on a stream or population is trained for a `time` (steps = time × size)"
-            raise ProblemError("training.steps", training.steps, allowed)
-        for name in ("momentum", "noise"):
-            if getattr(training, name):
-                allowed = "must be 0: the order-parameter equations have no such term"
-                raise ProblemError(f"training.{name}", getattr(training, name), allowed)
-        if training.loss != "mean":
+        if any(map(traced, (self.Q, self.R, teacher.T))):
+            return
+        C = covariance(self.Q, self.R, teacher.T)
+        lowest = np.linalg.eigvalsh(C)[0]
+        if lowest < -1e-10 * np.abs(C).max():
             allowed = (
-                "must be 'mean'; for the sum multiply the learning rates by the number of examples"
+                "no weights have these overlaps: the matrix [[Q, R], [Rᵀ, T]] must be positive semidefinite, "
+                f"and its smallest eigenvalue is {lowest:.3g}; make R smaller or Q larger"
             )
-            raise ProblemError("training.loss", training.loss, allowed)
-        if training.criterion != "squared":
-            allowed = "must be 'squared' for a TwoLayer network"
-            raise ProblemError("training.criterion", training.criterion, allowed)
-        if training.readout_learning_rate is not None and not self.train_readout:
-            allowed = "has no effect on a fixed readout; set network.train_readout = true, or leave it out"
-            raise ProblemError(
-                "training.readout_learning_rate", training.readout_learning_rate, allowed
-            )
-
-    def _check_dataset(self, data: Dataset) -> None:
-        if data.ratio is None:
-            allowed = "missing; a TwoLayer network takes examples per input dimension: give ratio instead of examples"
-            raise ProblemError("data.ratio", None, allowed)
-        if self.train_readout:
-            allowed = "must be false on a Dataset, for which the theory has a fixed readout"
-            raise ProblemError("network.train_readout", True, allowed)
-        if isinstance(self.activation, Relu):
-            allowed = (
-                "must be smooth on a Dataset: the response functions need its second derivative"
-            )
-            raise ProblemError("network.activation", "relu", allowed)
+            raise ProblemError("network.R", self.R.tolist(), allowed)
 
     @classmethod
     def from_weights(

@@ -10,7 +10,7 @@ from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.unit_symmetries import Units, moved, possible, symmetries
 from learndyn.numerics.gaussian import closed_form
 from learndyn.problem.activations import Activation
-from learndyn.problem.data import Dataset, Population
+from learndyn.problem.supplies import Dataset, Population
 
 WORDS = {"even": "the units are even", "odd": "the units are odd", "zero": "R = 0"}
 
@@ -21,7 +21,7 @@ def symmetric_start(problem) -> SymmetricStart | None:
     R = np.asarray(network.R)
     if not possible(R):
         return None
-    student, teacher = _units(network, network.Q), _units(data.teacher, data.teacher.T)
+    student, teacher = _units(network, network.Q), _units(data.task, data.task.T)
     found = symmetries(student, teacher, R, WORDS)
     if not found:
         return None
@@ -32,7 +32,7 @@ def symmetric_start(problem) -> SymmetricStart | None:
         elsewhere = dataclasses.replace(network, Q=Q, R=moved_R, readout=readout)
         return dataclasses.replace(problem, network=elsewhere)
 
-    exact = closed_form(network.activation, data.teacher.activation)
+    exact = closed_form(network.activation, data.task.activation)
     return SymmetricStart(
         found,
         functools.partial(_states, network),

@@ -35,8 +35,11 @@ from learndyn.families.wide.setting import Setting, refuse_in_flow, setting
 from learndyn.numerics.delayed import rows_times
 from learndyn.numerics.gram import gram
 from learndyn.problem.activations.values import with_slope
-from learndyn.problem.part import boolean, field, whole
-from learndyn.problem.training import GradientDescent, PerStepRule, as_schedule
+from learndyn.problem.checks import boolean, whole
+from learndyn.problem.part import field
+from learndyn.problem.schedules import as_schedule
+from learndyn.problem.training import GradientDescent
+from learndyn.problem.weight_response import PerStepRule
 
 (_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
 FLOW_STEP = 0.5

@@ -32,7 +32,7 @@ from learndyn.families.wide.kernels import is_linear
 from learndyn.families.wide.setting import Loss, Setting
 from learndyn.problem.activations import Relu
 from learndyn.problem.activations.values import with_curvature
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 
 
 def force_change(loss: Loss, f, df):

@@ -24,7 +24,8 @@ from learndyn.core.record import Record
 from learndyn.errors import NotConverged
 from learndyn.families.wide.setting import refuse_in_flow, setting
 from learndyn.numerics.times import DEFAULT_COUNT, linear_times
-from learndyn.problem.training import GradientDescent, PerStep, as_schedule
+from learndyn.problem.schedules import PerStep, as_schedule
+from learndyn.problem.training import GradientDescent
 
 HALVINGS = 3
 """So often are steps halved before the solver gives up."""

@@ -1,10 +1,10 @@
 """The wide network and its finite definition."""
 
-from learndyn.errors import ProblemError
 from learndyn.problem.activations import Activation, as_activation
-from learndyn.problem.data import Points
+from learndyn.problem.checks import boolean, number, whole
+from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
-from learndyn.problem.part import boolean, field, number, part, whole
+from learndyn.problem.part import field
 
 
 class Wide(Network):
@@ -33,21 +33,3 @@ class Wide(Network):
     richness: float = field(number(above=0), default=1.0)
     bias: bool = field(boolean, default=False)
     centered: bool = field(boolean, default=False)
-
-    def check(self, data, training):
-        if not isinstance(data, Points):
-            return
-        if training.readout_learning_rate is not None:
-            allowed = "must be left out: all weights of a Wide network have one rate"
-            raise ProblemError(
-                "training.readout_learning_rate", training.readout_learning_rate, allowed
-            )
-        y, criterion = data.targets, training.criterion
-        if criterion == "logistic" and (data.outputs != 1 or set(y.ravel().tolist()) - {-1.0, 1.0}):
-            allowed = "the logistic loss needs one output and targets ±1"
-            raise ProblemError("data.targets", y.tolist(), allowed)
-        if criterion == "cross_entropy" and (
-            data.outputs < 2 or y.min() < 0 or abs(y.sum(1) - 1).max() > 1e-9
-        ):
-            allowed = "cross_entropy needs two outputs or more, and targets that are probabilities of the classes"
-            raise ProblemError("data.targets", y.tolist(), allowed)

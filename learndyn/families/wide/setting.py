@@ -8,7 +8,7 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from learndyn.core.divergence import diverged
 from learndyn.errors import ProblemError
 from learndyn.problem.activations import Activation
-from learndyn.problem.training import impulse_response, undriven_correlation
+from learndyn.problem.weight_response import impulse_response, undriven_correlation
 
 
 class Loss(NamedTuple):

@@ -45,8 +45,9 @@ from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import quasi_random_rule
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.problem.activations import Relu
-from learndyn.problem.part import choice, field, number, whole
-from learndyn.problem.training import rates
+from learndyn.problem.checks import choice, number, whole
+from learndyn.problem.part import field
+from learndyn.problem.weight_response import rates
 
 ROWS_WORK = 3e9
 """Up to this many L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""

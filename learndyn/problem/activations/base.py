@@ -1,11 +1,10 @@
 """The base of all activations."""
 
 import abc
-import dataclasses
 
 from jaxtyping import Array, Float
 
-from learndyn.problem.part import Check, Part
+from learndyn.problem.part import Part
 
 
 class Activation(Part):
@@ -18,8 +17,3 @@ class Activation(Part):
     @abc.abstractmethod
     def derivative(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         """g'(z)."""
-
-
-def static_field(check: Check, **options):
-    """A checked field that is part of the structure, not of the numbers: changing it compiles anew."""
-    return dataclasses.field(metadata={"check": check, "static": True}, **options)

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from learndyn.problem.activations.base import Activation
-from learndyn.problem.part import array, field
+from learndyn.problem.checks import array
+from learndyn.problem.part import field
 
 
 class Erf(Activation):

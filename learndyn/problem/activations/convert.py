@@ -4,7 +4,7 @@ from learndyn.errors import ProblemError, nearest
 from learndyn.problem.activations.base import Activation
 from learndyn.problem.activations.closed import Erf, Linear, Relu
 from learndyn.problem.activations.smooth import NAMED, Custom, Named
-from learndyn.problem.part import part
+from learndyn.problem.kinds import part
 
 PLAIN = {"erf": Erf, "relu": Relu, "linear": Linear}
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from learndyn.errors import ProblemError, nearest
 from learndyn.numerics.precision import float64
-from learndyn.problem.activations.base import Activation, static_field
+from learndyn.problem.activations.base import Activation
 from learndyn.problem.activations.formula import evaluate, parse
-from learndyn.problem.part import text
+from learndyn.problem.checks import text
+from learndyn.problem.part import static_field
 
 NAMED = {
     "tanh": jnp.tanh,

@@ -15,9 +15,12 @@ from learndyn.families.deep_linear.finite import Descent, draw, spec
 from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.numerics.delayed import DELAY
 from learndyn.numerics.precision import float64
-from learndyn.problem.data import Dataset, Population, PowerLaw, Spectrum, Stream
 from learndyn.problem.problem import Problem
-from learndyn.problem.training import ExponentialDecay, GradientDescent
+from learndyn.problem.schedules import ExponentialDecay
+from learndyn.problem.spectra import PowerLaw, Spectrum
+from learndyn.problem.supplies import Dataset, Population, Stream
+from learndyn.problem.tasks import LinearMap
+from learndyn.problem.training import GradientDescent
 from tests import problems
 
 SIZE = 12
@@ -25,12 +28,12 @@ SPECTRUM = Spectrum(
     np.linspace(1.5, 0.1, SIZE), np.random.default_rng(8).standard_normal((2, SIZE))
 )
 DATA = {
-    "dataset": Dataset(ratio=0.8, noise=0.3),
-    "stream": Stream(batch_ratio=0.5, noise=0.3),
-    "population": Population(noise=0.3),
-    "dataset, spectrum": Dataset(examples=7, noise=0.3, spectrum=SPECTRUM),
-    "stream, spectrum": Stream(batch=5, noise=0.3, spectrum=SPECTRUM),
-    "population, spectrum": Population(noise=0.3, spectrum=SPECTRUM),
+    "dataset": Dataset(LinearMap(), ratio=0.8, noise=0.3),
+    "stream": Stream(LinearMap(), noise=0.3, batch_ratio=0.5),
+    "population": Population(LinearMap(), noise=0.3),
+    "dataset, spectrum": Dataset(LinearMap(SPECTRUM), examples=7, noise=0.3),
+    "stream, spectrum": Stream(LinearMap(SPECTRUM), noise=0.3, batch=5),
+    "population, spectrum": Population(LinearMap(SPECTRUM), noise=0.3),
 }
 
 
@@ -201,7 +204,9 @@ def test_recorded_losses_are_those_of_the_function(case):
 
 @pytest.mark.bitwise
 @pytest.mark.parametrize("partners", [False, True])
-@pytest.mark.parametrize("data", [Dataset(ratio=0.8), Stream(batch_ratio=0.5, noise=0.2)])
+@pytest.mark.parametrize(
+    "data", [Dataset(LinearMap(), ratio=0.8), Stream(LinearMap(), noise=0.2, batch_ratio=0.5)]
+)
 def test_recorded_steps_do_not_change_the_run(data, partners):
     """Over several blocks of batches: one holds 74 steps here."""
     setup = problem(data=data, steps=150, rate=0.02)
@@ -282,7 +287,9 @@ def test_shared_data_and_shared_weights_correlate_the_errors():
     Over sixteen seeds the differences to the bias exceed five standard errors of their mean.
     """
     network = DeepLinear(2, 0.5, richness=0.7)
-    setup = Problem(network, Dataset(ratio=0.5, noise=1.0), GradientDescent(0.05, steps=60))
+    setup = Problem(
+        network, Dataset(LinearMap(), ratio=0.5, noise=1.0), GradientDescent(0.05, steps=60)
+    )
     runs = [values(curves(setup, 160, seed, [0, 60], partners=True)) for seed in range(16)]
     for name in ("overlap_same_data", "overlap_same_weights"):
         excess = np.array([run[name] - run["bias"] for run in runs])[:, -1]
@@ -316,7 +323,9 @@ def test_diverging_network_ends_where_it_diverges(case):
 
 def test_seeds_that_diverge_before_the_first_recorded_step_are_not_known():
     """Some of six small networks outlive the first ten steps: the others are NaN, as after a divergence."""
-    made = Problem(DeepLinear(2, 0.8), Dataset(1.2), GradientDescent(0.3, steps=60))
+    made = Problem(
+        DeepLinear(2, 0.8), Dataset(LinearMap(), ratio=1.2), GradientDescent(0.3, steps=60)
+    )
     runs = simulate(made, 10, 6, save_at=[10, 60])
     unknown = np.isnan(runs["test_loss"].sel(step=10))
     assert 0 < unknown.sum() < 6
@@ -346,7 +355,11 @@ def test_impossible_sizes_are_refused():
     with pytest.raises(ProblemError, match=r"size = 1: is too small"):
         curves(problem(supply="dataset", ratio=0.8, width_ratio=(0.3, 1, 1)), size=1)
     with pytest.raises(ProblemError, match=r"network\.width = inf: only finite networks"):
-        curves(Problem(DeepLinear(2, np.inf), Dataset(ratio=1), GradientDescent(0.1, steps=3)))
+        curves(
+            Problem(
+                DeepLinear(2, np.inf), Dataset(LinearMap(), ratio=1), GradientDescent(0.1, steps=3)
+            )
+        )
     with pytest.raises(ProblemError, match=r"size = 13: must be 12, the number of eigenvalues"):
         curves(problem(data=DATA["dataset, spectrum"]), size=13)
     with pytest.raises(NotEnoughMemory, match=r"size 10000000, .*smaller size"):
@@ -354,7 +367,7 @@ def test_impossible_sizes_are_refused():
 
 
 def test_power_law_is_one_of_the_spectra():
-    data = Stream(batch=4, spectrum=PowerLaw(1.5, 0.8, SIZE))
+    data = Stream(LinearMap(PowerLaw(1.5, 0.8, SIZE)), batch=4)
     network = DeepLinear(1, 6, centered=True)
     found = curves(Problem(network, data, GradientDescent(0.05, steps=2)))
     k = np.arange(1, SIZE + 1)

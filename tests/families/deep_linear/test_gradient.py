@@ -9,7 +9,7 @@ import learndyn as ld
 from learndyn.families.deep_linear.equations import feedforward as rows
 from learndyn.families.deep_linear.reverse import derivative
 from learndyn.families.deep_linear.setting import POPULATION, setting
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 from tests.families.deep_linear.test_rows import SETTINGS, STEPS
 
 
@@ -54,7 +54,9 @@ def final_loss(values, momentum=0.0, weight_decay=0.0, name="test_loss"):
     training = ld.GradientDescent(
         ld.PerStep(values), steps=12, momentum=momentum, weight_decay=weight_decay
     )
-    problem = ld.Problem(ld.DeepLinear(2, 0.8, 0.7), ld.Dataset(1.5, 0.4), training)
+    problem = ld.Problem(
+        ld.DeepLinear(2, 0.8, 0.7), ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.4), training
+    )
     return ld.trace(problem)[name][-1]
 
 
@@ -98,7 +100,9 @@ def test_trace_gives_the_losses_of_solve():
 def test_derivative_with_respect_to_the_network_is_refused():
     def loss(richness):
         network = ld.DeepLinear(1, 1.0, richness)
-        problem = ld.Problem(network, ld.Population(), ld.GradientDescent(0.1, steps=3))
+        problem = ld.Problem(
+            network, ld.Population(ld.LinearMap()), ld.GradientDescent(0.1, steps=3)
+        )
         return ld.trace(problem)["test_loss"][-1]
 
     with jax.enable_x64(True), pytest.raises(ld.ProblemError, match="training rule only"):

@@ -16,8 +16,11 @@ from learndyn.families.deep_linear.setting import setting
 from tests import problems
 from tests.families.deep_linear import plain_infinite_depth
 
-POPULATION, DATASET = ld.Population(), ld.Dataset(1.4, 0.4)
-STREAM = ld.Stream(batch_ratio=0.8, noise=0.3)
+POPULATION, DATASET = (
+    ld.Population(ld.LinearMap()),
+    ld.Dataset(ld.LinearMap(), ratio=1.4, noise=0.4),
+)
+STREAM = ld.Stream(ld.LinearMap(), noise=0.3, batch_ratio=0.8)
 DATA = [POPULATION, DATASET, STREAM]
 SPECTRUM = ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])
 TWO_OUTPUTS = ld.Spectrum([1.0, 0.5, 0.2], [[1.0, -0.5, 2.0], [0.3, 1.0, -1.0]])
@@ -131,8 +134,8 @@ def _replaced(made, **fields):
         (DATASET, {"outputs": 2, "momentum": 0.5}),
         (STREAM, {"outputs": 2, "weight_decay": 0.3, "centered": True}),
         (POPULATION, {"momentum": 0.7, "weight_decay": 0.2}),
-        (ld.Dataset(examples=9, spectrum=SPECTRUM), {"width": 12, "weight_decay": 0.1}),
-        (ld.Stream(batch=5, spectrum=TWO_OUTPUTS), {"width": 12, "outputs": 2}),
+        (ld.Dataset(ld.LinearMap(SPECTRUM), examples=9), {"width": 12, "weight_decay": 0.1}),
+        (ld.Stream(ld.LinearMap(TWO_OUTPUTS), batch=5), {"width": 12, "outputs": 2}),
         (DATASET, {"width": math.inf, "centered": True}),
         (DATASET, {"richness": 1e-4, "centered": True}),
         (STREAM, {"parameterization": "ntk"}),

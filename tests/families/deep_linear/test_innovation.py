@@ -9,13 +9,9 @@ from learndyn.core.progressing import of_states
 from learndyn.families.deep_linear.innovation import GrowingTraining
 from learndyn.families.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
 from learndyn.numerics.precision import float64
-from learndyn.problem.training import (
-    ExponentialDecay,
-    GradientDescent,
-    PerStep,
-    impulse_response,
-    rates,
-)
+from learndyn.problem.schedules import ExponentialDecay, PerStep
+from learndyn.problem.training import GradientDescent
+from learndyn.problem.weight_response import impulse_response, rates
 from tests.families.deep_linear.naive import naive
 
 STEPS = 15

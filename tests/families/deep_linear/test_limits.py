@@ -5,7 +5,7 @@ import pytest
 
 import learndyn as ld
 from learndyn.families.deep_linear.setting import setting
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 
 METHODS = {"rows": ld.Rows(), "innovation": ld.Innovation(tolerance=1e-13)}
 FORMS = tuple(METHODS)
@@ -36,8 +36,8 @@ def test_lazy_network_on_a_dataset_is_linear_regression(alpha, form):
     """∫ρ_MP [(1 − ex)^2t + σ²(1 − (1 − ex)^t)²/(αx)] with e = η(L + 1)."""
     L, eta, sigma, steps = 2, 0.08, 0.4, 30
     network = ld.DeepLinear(L, np.inf, LAZY, centered=True)
-    theory = solved(network, ld.Dataset(alpha, sigma), eta, steps, form)
-    clean = solved(network, ld.Dataset(alpha), eta, steps, form)
+    theory = solved(network, ld.Dataset(ld.LinearMap(), ratio=alpha, noise=sigma), eta, steps, form)
+    clean = solved(network, ld.Dataset(ld.LinearMap(), ratio=alpha), eta, steps, form)
     e = eta * (L + 1)
 
     def fitted_noise(x, t):
@@ -60,11 +60,13 @@ def test_lazy_network_on_the_population_and_a_stream(L, form):
     eta, sigma, batch, steps = 0.1, 0.3, 0.7, 20
     e = eta * (L + 1)
     network = ld.DeepLinear(L, np.inf, LAZY, centered=True)
-    population = solved(network, ld.Population(), eta, steps, form)
+    population = solved(network, ld.Population(ld.LinearMap()), eta, steps, form)
     np.testing.assert_allclose(
         population["test_loss"], (1 - e) ** (2 * np.arange(steps + 1)), atol=1e-9
     )
-    stream = solved(network, ld.Stream(batch_ratio=batch, noise=sigma), eta, steps, form)
+    stream = solved(
+        network, ld.Stream(ld.LinearMap(), noise=sigma, batch_ratio=batch), eta, steps, form
+    )
     C = [1.0]
     for _ in range(steps):
         C.append(((1 - e) ** 2 + e**2 / batch) * C[-1] + e**2 * sigma**2 / batch)
@@ -79,7 +81,9 @@ def test_lazy_corner_keeps_its_digits(nu, richness):
     Differences of C_g divided by γ_0² would be all noise at γ_0 = 1e-9.
     """
     eta, steps = 0.2, 25
-    theory = solved(ld.DeepLinear(1, nu, richness, centered=True), ld.Population(), eta, steps)
+    theory = solved(
+        ld.DeepLinear(1, nu, richness, centered=True), ld.Population(ld.LinearMap()), eta, steps
+    )
     for t in (1, 4, steps):
         exact = marchenko_pastur(lambda x, t=t: (1 - eta * (1 + x)) ** (2 * t), 1 / nu)
         assert float(theory["test_loss"].sel(step=t)) == pytest.approx(exact, abs=1e-9)
@@ -88,7 +92,7 @@ def test_lazy_corner_keeps_its_digits(nu, richness):
 @pytest.mark.parametrize("richness", [1e-6, 1e-9])
 def test_lazy_corner_with_depth_and_data_has_a_limit(richness):
     """Finite depth, width and data: the curve at γ_0 differs from the one at 10 γ_0 by O(γ_0²)."""
-    data = ld.Dataset(1.5, 0.3)
+    data = ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.3)
     curves = [
         solved(ld.DeepLinear(3, 0.7, scale, centered=True), data, 0.03, 40)["test_loss"].values
         for scale in (richness, 10 * richness)
@@ -103,7 +107,7 @@ def test_initial_error(L, form):
     nu, gamma = 0.6, 0.7
     for centered, expected in ((False, 1 + 1 / (nu * gamma**2)), (True, 1.0)):
         network = ld.DeepLinear(L, nu, gamma, centered=centered)
-        theory = solved(network, ld.Dataset(1.2), 0.01, 2, form)
+        theory = solved(network, ld.Dataset(ld.LinearMap(), ratio=1.2), 0.01, 2, form)
         start = {"step": 0, "step2": 0}
         assert theory["C_v"].sel(start).item() == pytest.approx(expected, abs=1e-12)
         C_g = theory["C_g"].sel(start | {"layer": L}).item()
@@ -112,7 +116,12 @@ def test_initial_error(L, form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    "data", [ld.Dataset(1.2, 0.4), ld.Stream(batch_ratio=0.8, noise=0.4), ld.Population()]
+    "data",
+    [
+        ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.4),
+        ld.Stream(ld.LinearMap(), noise=0.4, batch_ratio=0.8),
+        ld.Population(ld.LinearMap()),
+    ],
 )
 def test_bias_and_variances_add_up(data, form):
     theory = solved(ld.DeepLinear(2, 0.6, 0.7), data, 0.08, 30, form)
@@ -126,9 +135,15 @@ def test_dimension_free_theory_contains_the_isotropic_one(form):
     """λ = 1/D, D modes, γ_0 → γ_0/√D, η → ηD."""
     D, eta, gamma, steps = 40, 0.08, 0.7, 25
     flat = ld.Spectrum(np.full(D, 1 / D), np.ones(D))
-    isotropic = solved(ld.DeepLinear(2, 0.5, gamma), ld.Dataset(1.5, 0.3), eta, steps, form)
+    isotropic = solved(
+        ld.DeepLinear(2, 0.5, gamma),
+        ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.3),
+        eta,
+        steps,
+        form,
+    )
     network = ld.DeepLinear(2, D / 2, gamma / np.sqrt(D))
-    data = ld.Dataset(examples=3 * D // 2, noise=0.3, spectrum=flat)
+    data = ld.Dataset(ld.LinearMap(flat), examples=3 * D // 2, noise=0.3)
     counted = solved(network, data, eta * D, steps, form)
     np.testing.assert_allclose(counted["test_loss"], isotropic["test_loss"], rtol=1e-10)
     np.testing.assert_allclose(counted["train_loss"], isotropic["train_loss"], rtol=1e-10)
@@ -174,7 +189,9 @@ def fixed_point(problem, sweeps):
 def test_causal_solution_is_the_fixed_point(centered):
     """Where iterating over whole matrices converges (few steps, small rate), it converges to the causal solution."""
     network = ld.DeepLinear(2, 0.8, 0.7, centered=centered)
-    problem = ld.Problem(network, ld.Dataset(1.5, 0.3), ld.GradientDescent(0.02, steps=8))
+    problem = ld.Problem(
+        network, ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.3), ld.GradientDescent(0.02, steps=8)
+    )
     loss, C_h = fixed_point(problem, 60)
     theory = ld.solve(problem, ld.Rows())
     np.testing.assert_allclose(theory["test_loss"], loss, rtol=1e-10)
@@ -185,9 +202,11 @@ def test_causal_solution_is_the_fixed_point(centered):
 @pytest.mark.parametrize(
     "data",
     [
-        ld.Dataset(1.2, 0.4),
-        ld.Stream(batch_ratio=0.8, noise=0.4),
-        ld.Dataset(examples=20, noise=0.2, spectrum=ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])),
+        ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.4),
+        ld.Stream(ld.LinearMap(), noise=0.4, batch_ratio=0.8),
+        ld.Dataset(
+            ld.LinearMap(ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])), examples=20, noise=0.2
+        ),
     ],
     ids=["dataset", "stream", "spectrum"],
 )
@@ -206,7 +225,9 @@ def test_infinitely_wide_networks_differ_by_their_data_only(data):
 
 def test_networks_on_the_population_differ_by_their_weights_only():
     problem = ld.Problem(
-        ld.DeepLinear(2, [0.7, 1.3], 0.8), ld.Population(), ld.GradientDescent(0.08, steps=25)
+        ld.DeepLinear(2, [0.7, 1.3], 0.8),
+        ld.Population(ld.LinearMap()),
+        ld.GradientDescent(0.08, steps=25),
     )
     theory = ld.solve(problem, ld.Rows(ensembles=True))
     np.testing.assert_allclose(theory["overlap_same_weights"], theory["test_loss"], rtol=1e-11)

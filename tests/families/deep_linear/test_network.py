@@ -11,7 +11,7 @@ from learndyn.families.deep_linear.network import sizes
 from learndyn.families.deep_linear.setting import binned
 from learndyn.families.deep_linear.solve import automatic
 from learndyn.numerics.precision import float64
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 
 TRAINING = ld.GradientDescent(0.1, steps=5)
 SPECTRUM = ld.Spectrum([1.0, 0.5], [1.0, 2.0])
@@ -33,13 +33,22 @@ SPECTRUM = ld.Spectrum([1.0, 0.5], [1.0, 2.0])
         (lambda: ld.DeepLinear(2, 1.0, outputs=0), "DeepLinear.outputs = 0"),
         (lambda: ld.DeepLinear(2, 1.0, parameterization="sp"), "must be one of 'mup', 'ntk'"),
         (lambda: ld.DeepLinear(2, np.inf, parameterization="ntk"), "must be finite"),
-        (lambda: ld.Dataset(0.0), "Dataset.ratio = 0.0: must be greater than 0"),
-        (lambda: ld.Dataset(-1.0), "Dataset.ratio = -1.0"),
-        (lambda: ld.Dataset(), "give ratio, or examples with a spectrum"),
-        (lambda: ld.Dataset(1.0, examples=3), "give only one of the two"),
-        (lambda: ld.Dataset(1.0, noise=-0.1), "Dataset.noise = -0.1"),
-        (lambda: ld.Stream(batch_ratio=0), "Stream.batch_ratio = 0: must be greater than 0"),
-        (lambda: ld.Stream(batch=2, batch_ratio=1.0), "Stream.batch and batch_ratio"),
+        (
+            lambda: ld.Dataset(ld.LinearMap(), ratio=0.0),
+            "Dataset.ratio = 0.0: must be greater than 0",
+        ),
+        (lambda: ld.Dataset(ld.LinearMap(), ratio=-1.0), "Dataset.ratio = -1.0"),
+        (lambda: ld.Dataset(ld.LinearMap()), "give ratio, or examples with a spectrum"),
+        (lambda: ld.Dataset(ld.LinearMap(), ratio=1.0, examples=3), "give only one of the two"),
+        (lambda: ld.Dataset(ld.LinearMap(), ratio=1.0, noise=-0.1), "Dataset.noise = -0.1"),
+        (
+            lambda: ld.Stream(ld.LinearMap(), batch_ratio=0),
+            "Stream.batch_ratio = 0: must be greater than 0",
+        ),
+        (
+            lambda: ld.Stream(ld.LinearMap(), batch=2, batch_ratio=1.0),
+            "Stream.batch and batch_ratio",
+        ),
         (lambda: ld.Spectrum([1.0, -0.5], [1, 1]), "Spectrum.eigenvalues"),
         (lambda: ld.Spectrum([1.0, np.inf], [1, 1]), "every entry must be a finite number"),
         (lambda: ld.Spectrum([0.0, 0.0], [1, 1]), "must have a positive sum"),
@@ -65,27 +74,52 @@ def test_bad_values_are_refused_by_name(make, words):
 @pytest.mark.parametrize(
     ("network", "data", "training", "words"),
     [
-        (ld.DeepLinear(2, 1.0), ld.Dataset(1.0), ld.GradientDescent(0.1, time=5.0), "`steps`"),
-        (ld.DeepLinear(2, 1.0), ld.Stream(batch=4), TRAINING, "data.batch = 4: give batch_ratio"),
-        (ld.DeepLinear(2, 1.0), ld.Dataset(examples=4), TRAINING, "data.examples = 4: give ratio"),
-        (ld.DeepLinear(2, 8), ld.Dataset(1.0, spectrum=SPECTRUM), TRAINING, "give examples"),
-        (ld.DeepLinear(2, 0.5), ld.Population(spectrum=SPECTRUM), TRAINING, "whole numbers"),
-        (ld.DeepLinear(2, 8, outputs=2), ld.Population(spectrum=SPECTRUM), TRAINING, "must be 1"),
+        (
+            ld.DeepLinear(2, 1.0),
+            ld.Dataset(ld.LinearMap(), ratio=1.0),
+            ld.GradientDescent(0.1, time=5.0),
+            "`steps`",
+        ),
+        (
+            ld.DeepLinear(2, 1.0),
+            ld.Stream(ld.LinearMap(), batch=4),
+            TRAINING,
+            "data.batch = 4: give batch_ratio",
+        ),
+        (
+            ld.DeepLinear(2, 1.0),
+            ld.Dataset(ld.LinearMap(), examples=4),
+            TRAINING,
+            "data.examples = 4: give ratio",
+        ),
+        (
+            ld.DeepLinear(2, 8),
+            ld.Dataset(ld.LinearMap(SPECTRUM), ratio=1.0),
+            TRAINING,
+            "give examples",
+        ),
+        (ld.DeepLinear(2, 0.5), ld.Population(ld.LinearMap(SPECTRUM)), TRAINING, "whole numbers"),
+        (
+            ld.DeepLinear(2, 8, outputs=2),
+            ld.Population(ld.LinearMap(SPECTRUM)),
+            TRAINING,
+            "must be 1",
+        ),
         (
             ld.DeepLinear(2, 1.0),
             ld.Stream(ld.Teacher.orthonormal("erf", 2), batch_ratio=1.0),
             TRAINING,
-            "data.teacher",
+            "data.task",
         ),
         (
             ld.DeepLinear(2, 1.0),
-            ld.Dataset(1.0),
+            ld.Dataset(ld.LinearMap(), ratio=1.0),
             ld.GradientDescent(0.1, steps=5, noise=0.1),
             "training.noise = 0.1",
         ),
         (
             ld.DeepLinear(2, 1.0),
-            ld.Dataset(1.0),
+            ld.Dataset(ld.LinearMap(), ratio=1.0),
             ld.GradientDescent(0.1, steps=5, readout_learning_rate=0.2),
             "training.readout_learning_rate",
         ),
@@ -102,7 +136,7 @@ def test_two_layer_network_refuses_the_data_of_linear_ones():
     network = ld.TwoLayer("erf", [[1.0]], [[0.1]])
     training = ld.GradientDescent(0.1, time=1.0)
     with pytest.raises(ld.ProblemError, match=r"data\.teacher.*missing"):
-        ld.Problem(network, ld.Stream(), training)
+        ld.Problem(network, ld.Stream(ld.LinearMap()), training)
     with pytest.raises(ld.ProblemError, match="give batch instead"):
         ld.Problem(network, ld.Stream(teacher, batch_ratio=0.5), training)
 
@@ -110,14 +144,14 @@ def test_two_layer_network_refuses_the_data_of_linear_ones():
 @pytest.mark.parametrize(
     "data",
     [
-        ld.Dataset(1.5, 0.1),
-        ld.Dataset(examples=30, spectrum=SPECTRUM),
-        ld.Stream(batch=3, spectrum=ld.PowerLaw(1.5, 0.7, 100)),
-        ld.Population(spectrum=SPECTRUM),
+        ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.1),
+        ld.Dataset(ld.LinearMap(SPECTRUM), examples=30),
+        ld.Stream(ld.LinearMap(ld.PowerLaw(1.5, 0.7, 100)), batch=3),
+        ld.Population(ld.LinearMap(SPECTRUM)),
     ],
 )
 def test_problem_survives_its_file(data, tmp_path):
-    width = 8 if data.spectrum else [0.5, 1.5]
+    width = 8 if data.task.spectrum else [0.5, 1.5]
     training = ld.GradientDescent(ld.PerStep([0.2, 0.1]), steps=5, momentum=0.5)
     problem = ld.Problem(ld.DeepLinear(2, width, centered=True), data, training)
     problem.to_toml(tmp_path / "problem.toml")
@@ -125,7 +159,7 @@ def test_problem_survives_its_file(data, tmp_path):
 
 
 def test_infinite_width_survives_the_file_and_cannot_be_trained(tmp_path):
-    problem = ld.Problem(ld.DeepLinear(2, np.inf), ld.Dataset(1.0), TRAINING)
+    problem = ld.Problem(ld.DeepLinear(2, np.inf), ld.Dataset(ld.LinearMap(), ratio=1.0), TRAINING)
     problem.to_toml(tmp_path / "problem.toml")
     assert ld.Problem.from_toml(tmp_path / "problem.toml") == problem
     with pytest.raises(ld.ProblemError, match="take a large width"):
@@ -137,7 +171,7 @@ def test_ntk_is_mup_with_a_smaller_richness():
     ntk = ld.DeepLinear(2, widths, 1.2, parameterization="ntk")
     mup = ld.DeepLinear(2, widths, 1.2 / np.sqrt(3.0))
     curves = [
-        ld.solve(ld.Problem(network, ld.Dataset(1.0), TRAINING))["test_loss"]
+        ld.solve(ld.Problem(network, ld.Dataset(ld.LinearMap(), ratio=1.0), TRAINING))["test_loss"]
         for network in (ntk, mup)
     ]
     np.testing.assert_array_equal(*curves)
@@ -172,7 +206,7 @@ def test_many_eigenvalues_are_grouped_with_a_stated_error():
     """10^5 eigenvalues: the stated accuracy covers the difference from four times as many groups."""
     spectrum = ld.PowerLaw(1.4, 0.8, 100_000)
     network = ld.DeepLinear(2, 64, 0.3, centered=True)
-    data = ld.Dataset(examples=128, noise=0.1, spectrum=spectrum)
+    data = ld.Dataset(ld.LinearMap(spectrum), examples=128, noise=0.1)
     problem = ld.Problem(network, data, ld.GradientDescent(0.2, steps=20))
     coarse, fine = (ld.solve(problem, ld.Rows(bins=bins)) for bins in (48, 192))
     assert coarse.evidence["modes"] == 48
@@ -199,12 +233,22 @@ def test_impulse_response_reproduces_a_plain_loop():
 @pytest.mark.parametrize(
     ("data", "network", "steps", "method"),
     [
-        (ld.Dataset(2.0), {}, 30, ld.Rows()),
-        (ld.Dataset(2.0), {}, 3000, ld.Innovation()),
-        (ld.Dataset(2.0), {"richness": 1e-4, "centered": True}, 3000, ld.Rows()),
-        (ld.Stream(batch_ratio=2.0), {}, 3000, ld.Rows()),
-        (ld.Dataset(2.0), {"skip": 0.5}, 3000, ld.Rows()),
-        (ld.Dataset(2.0), {"skip": ld.ScaledSkip(1.0), "depth": np.inf}, 30, ld.LayerNodes()),
+        (ld.Dataset(ld.LinearMap(), ratio=2.0), {}, 30, ld.Rows()),
+        (ld.Dataset(ld.LinearMap(), ratio=2.0), {}, 3000, ld.Innovation()),
+        (
+            ld.Dataset(ld.LinearMap(), ratio=2.0),
+            {"richness": 1e-4, "centered": True},
+            3000,
+            ld.Rows(),
+        ),
+        (ld.Stream(ld.LinearMap(), batch_ratio=2.0), {}, 3000, ld.Rows()),
+        (ld.Dataset(ld.LinearMap(), ratio=2.0), {"skip": 0.5}, 3000, ld.Rows()),
+        (
+            ld.Dataset(ld.LinearMap(), ratio=2.0),
+            {"skip": ld.ScaledSkip(1.0), "depth": np.inf},
+            30,
+            ld.LayerNodes(),
+        ),
     ],
     ids=["short", "long", "lazy", "stream", "residual", "infinite depth"],
 )
@@ -220,7 +264,11 @@ def test_method_is_chosen_by_the_length_of_the_training_and_what_suits_it(
 
 
 def test_method_is_in_the_evidence():
-    made = ld.Problem(ld.DeepLinear(2, 1.0), ld.Dataset(2.0), ld.GradientDescent(0.01, steps=30))
+    made = ld.Problem(
+        ld.DeepLinear(2, 1.0),
+        ld.Dataset(ld.LinearMap(), ratio=2.0),
+        ld.GradientDescent(0.01, steps=30),
+    )
     for method, form in ((None, "rows"), (ld.Innovation(), "innovation")):
         evidence = ld.solve(made, method).evidence
         assert evidence["form"] == form
@@ -228,7 +276,11 @@ def test_method_is_in_the_evidence():
 
 
 def test_diverging_training_ends_the_curve():
-    problem = ld.Problem(ld.DeepLinear(2, 0.8), ld.Dataset(1.2), ld.GradientDescent(0.6, steps=60))
+    problem = ld.Problem(
+        ld.DeepLinear(2, 0.8),
+        ld.Dataset(ld.LinearMap(), ratio=1.2),
+        ld.GradientDescent(0.6, steps=60),
+    )
     for method in (ld.Rows(), ld.Innovation()):
         theory = ld.solve(problem, method)
         reached = len(theory["test_loss"])
@@ -248,7 +300,11 @@ def test_long_row_recursion_is_refused_where_memory_is_short(monkeypatch):
         available = 1e6
 
     monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: Little)
-    problem = ld.Problem(ld.DeepLinear(2, 0.8), ld.Dataset(1.2), ld.GradientDescent(0.1, steps=200))
+    problem = ld.Problem(
+        ld.DeepLinear(2, 0.8),
+        ld.Dataset(ld.LinearMap(), ratio=1.2),
+        ld.GradientDescent(0.1, steps=200),
+    )
     with pytest.raises(ld.NotEnoughMemory, match="use Innovation or fewer steps"):
         ld.solve(problem, ld.Rows())
     with pytest.raises(ld.NotEnoughMemory, match="use Innovation or fewer steps"):

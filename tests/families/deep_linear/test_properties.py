@@ -12,10 +12,10 @@ from tests import problems
 STEPS = 10
 DATA = st.sampled_from(
     [
-        ld.Dataset(0.7, 0.3),
-        ld.Dataset(2.5),
-        ld.Stream(batch_ratio=0.8, noise=0.3),
-        ld.Population(),
+        ld.Dataset(ld.LinearMap(), ratio=0.7, noise=0.3),
+        ld.Dataset(ld.LinearMap(), ratio=2.5),
+        ld.Stream(ld.LinearMap(), noise=0.3, batch_ratio=0.8),
+        ld.Population(ld.LinearMap()),
     ]
 )
 NETWORKS = st.builds(

@@ -9,11 +9,14 @@ import learndyn as ld
 from learndyn.families.deep_linear.equations import feedforward as rows
 from learndyn.families.deep_linear.equations import residual
 from learndyn.families.deep_linear.setting import setting
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 from tests.families.deep_linear.test_limits import METHODS, marchenko_pastur
 
-POPULATION, DATASET = ld.Population(), ld.Dataset(1.4, 0.4)
-STREAM = ld.Stream(batch_ratio=0.8, noise=0.3)
+POPULATION, DATASET = (
+    ld.Population(ld.LinearMap()),
+    ld.Dataset(ld.LinearMap(), ratio=1.4, noise=0.4),
+)
+STREAM = ld.Stream(ld.LinearMap(), noise=0.3, batch_ratio=0.8)
 DATA = [POPULATION, DATASET, STREAM]
 SPECTRUM = ld.Spectrum([1.0, 0.5, 0.2], [1.0, -0.5, 2.0])
 
@@ -32,7 +35,7 @@ def solved(network, data, rate=0.03, steps=15, form="rows", **training):
         (ld.DeepLinear(4, 0.6, 0.8, skip=0.5, outputs=2), DATASET, {"momentum": 0.5}),
         (ld.DeepLinear(4, 0.6, 0.8, skip=0.5), DATASET, {"weight_decay": 0.3}),
         (ld.DeepLinear(2, 1.5, skip=0.5, parameterization="ntk"), STREAM, {"weight_decay": 0.3}),
-        (ld.DeepLinear(3, 12, 0.5, skip=0.5), ld.Dataset(examples=9, spectrum=SPECTRUM), {}),
+        (ld.DeepLinear(3, 12, 0.5, skip=0.5), ld.Dataset(ld.LinearMap(SPECTRUM), examples=9), {}),
     ],
     ids=str,
 )
@@ -94,8 +97,10 @@ def test_lazy_wide_network_on_a_dataset_is_linear_regression(form):
     network = ld.DeepLinear(L, np.inf, 1e-5, centered=True, skip=beta)
     growth = 1 + beta**2
     e = eta * (2 * growth ** (L - 1) + (L - 1) * beta**2 * growth ** (L - 2))
-    noisy = solved(network, ld.Dataset(alpha, sigma), eta, 20, form=form)
-    clean = solved(network, ld.Dataset(alpha), eta, 20, form=form)
+    noisy = solved(
+        network, ld.Dataset(ld.LinearMap(), ratio=alpha, noise=sigma), eta, 20, form=form
+    )
+    clean = solved(network, ld.Dataset(ld.LinearMap(), ratio=alpha), eta, 20, form=form)
     for t in (1, 5, 20):
         test = marchenko_pastur(
             lambda x, t=t: (

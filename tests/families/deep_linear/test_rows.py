@@ -9,7 +9,7 @@ import learndyn as ld
 from learndyn.families.deep_linear.equations import feedforward as rows
 from learndyn.families.deep_linear.functions import Functions
 from learndyn.families.deep_linear.setting import setting
-from learndyn.problem.training import impulse_response
+from learndyn.problem.weight_response import impulse_response
 from tests import problems
 from tests.families.deep_linear.naive import naive
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.problem.training import PerStepRule
+from learndyn.problem.weight_response import PerStepRule
 from tests import problems
 
 STEPS, JUMP = 30, 12
@@ -315,7 +315,7 @@ def test_a_longer_training_goes_on(name):
 def test_what_cannot_change_on_the_way_is_refused(size):
     problem = problems.deep_linear(steps=STEPS)
     run = ld.start(problem, size).advance(4)
-    other = ld.Problem(problem.network, ld.Dataset(2.0), problem.training)
+    other = ld.Problem(problem.network, ld.Dataset(ld.LinearMap(), ratio=2.0), problem.training)
     with pytest.raises(ld.ProblemError, match="in the middle of training"):
         run.problem = other
     with pytest.raises(ld.ProblemError, match=r"network(.|\n)*must stay as it is"):

@@ -51,7 +51,7 @@ linear = partial(
     depth=2,
     width=0.8,
     richness=0.7,
-    data=ld.Dataset(1.5, 0.4),
+    data=ld.Dataset(ld.LinearMap(), ratio=1.5, noise=0.4),
     rate=0.1,
     steps=40,
 )
@@ -108,7 +108,7 @@ UNSUITED = {
     "innovation basis": (linear(), ld.Innovation()),
     "ensembles": (linear(), ld.Rows(ensembles=True)),
     "long": (linear(steps=250), METHOD),
-    "grouped": (linear(width=20, data=ld.Stream(batch=5, spectrum=MANY)), ld.Rows(bins=8)),
+    "grouped": (linear(width=20, data=ld.Stream(ld.LinearMap(MANY), batch=5)), ld.Rows(bins=8)),
     "residual": (linear(skip=0.5), METHOD),
     "infinitely deep": (linear(depth=np.inf, skip=ld.ScaledSkip(1.0)), ld.LayerNodes()),
 }
@@ -128,7 +128,9 @@ def test_what_does_not_pay_is_solved_all_the_same(name):
 
 
 def test_spectra_with_another_number_of_modes_do_not_share_memory():
-    spectra = [linear(width=20, data=ld.Stream(batch=5, spectrum=some)) for some in (FULL, ZERO)]
+    spectra = [
+        linear(width=20, data=ld.Stream(ld.LinearMap(some), batch=5)) for some in (FULL, ZERO)
+    ]
     assert not pays_together(spectra)
     assert pays_together([spectra[1], spectra[1]])
     for curves, problem in zip(together(spectra), spectra, strict=True):

@@ -7,7 +7,7 @@ import pytest
 
 import learndyn as ld
 from learndyn.families.neural_ode.limit.memory import Memory
-from learndyn.problem.data import Dataset
+from learndyn.problem.supplies import Dataset
 from tests import problems
 
 ROUNDING = 1e-12
@@ -137,7 +137,7 @@ def test_the_first_pass_over_a_dataset_is_a_stream():
 
 
 def test_recovery_is_a_fixed_point_of_reused_and_chained_training():
-    for data in (ld.Dataset(examples=2), ld.Stream(chained=True)):
+    for data in (ld.Dataset(ld.TeacherFlow(), examples=2), ld.Stream(ld.TeacherFlow(chained=True))):
         found = ld.solve(problem(data=data, field=[[0, 0.3], [0.1, 0.5]], initial_overlap=1.0))
         for name in ("Q", "m"):
             np.testing.assert_allclose(found[name], 1.0, atol=ROUNDING)

@@ -150,7 +150,7 @@ def test_one_euler_step_of_neurons_by_hand():
 
 
 def test_a_neuron_cut_in_two_halves_with_twice_the_rate_is_one_neuron():
-    data = ld.Stream(batch=2)
+    data = ld.Stream(ld.TeacherFlow(), batch=2)
     one = ld.solve(problem(data=data, initial_overlap=0.3, initial_norm=0.8))
     two = ld.solve(
         problem(
@@ -216,7 +216,7 @@ def test_flow_conserves_the_difference_of_norms():
     ],
 )
 def test_the_teacher_is_a_fixed_point(network):
-    data = ld.Stream(observations=ld.Observations([0.5, 1.0], visible=0.5))
+    data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([0.5, 1.0], visible=0.5)))
     found = ld.solve(problem(data=data, **network))
     np.testing.assert_allclose(found["test_loss"], 0.0, atol=ROUNDING)
     for name in ("Q", "m"):
@@ -236,7 +236,7 @@ def test_masks_of_one_euler_step_by_hand():
     """N = 1: K and V are those of all components times ρ, and so is N: ⟨ε²⟩ = ρ."""
     rho, made = 0.4, []
     for visible in (1.0, rho):
-        data = ld.Stream(observations=ld.Observations([0.7], visible=visible))
+        data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([0.7], visible=visible)))
         asked = problem(data=data, time=0.7, steps=1)
         with float64():
             flow = flow_of(asked.network, data)
@@ -252,7 +252,7 @@ def test_masks_at_two_short_times_by_hand():
     rho, h = 0.3, 1e-5
     N = []
     for visible, mask in ((1.0, "observation"), (rho, "observation"), (rho, "trajectory")):
-        data = ld.Stream(observations=ld.Observations([h, 2 * h], visible, mask))
+        data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([h, 2 * h], visible, mask)))
         asked = problem(data=data, time=2 * h, steps=2)
         with float64():
             flow = flow_of(asked.network, data)
@@ -350,7 +350,10 @@ def test_the_map_is_differentiable():
         np.testing.assert_allclose(slope, (value(1.00001) - value(0.99999)) / 2e-5, rtol=1e-7)
 
 
-@pytest.mark.parametrize("data", [ld.Stream(chained=True), ld.Dataset(examples=2, batch=1)])
+@pytest.mark.parametrize(
+    "data",
+    [ld.Stream(ld.TeacherFlow(chained=True)), ld.Dataset(ld.TeacherFlow(), examples=2, batch=1)],
+)
 def test_either_state_of_a_field_remembers(data):
     """Δ = 0 and G(s, m) in the place of G(q, m): all memory is then that of the second state."""
     first = ld.solve(problem(data=data, field="0.2*m + 0.8*q*m + 0.4*q**2"))
@@ -360,7 +363,12 @@ def test_either_state_of_a_field_remembers(data):
 
 
 @pytest.mark.parametrize(
-    "data", [ld.Stream(batch=2), ld.Stream(chained=True), ld.Dataset(examples=2, batch=1)]
+    "data",
+    [
+        ld.Stream(ld.TeacherFlow(), batch=2),
+        ld.Stream(ld.TeacherFlow(chained=True)),
+        ld.Dataset(ld.TeacherFlow(), examples=2, batch=1),
+    ],
 )
 def test_amplitude_and_control_have_one_gradient_where_the_field_is_linear_in_the_control(data):
     """⟨π, r(y, θ)⟩ = θ·∇_θ⟨π, r(y, θ)⟩: a_k(a_k − a_{k+1})/η_a = σ(Q_k − C_θ(k+1, k))/η, neuron by neuron."""

@@ -30,19 +30,21 @@ from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
 from learndyn.problem.activations import Polynomial, as_activation
-from learndyn.problem.data import Dataset, Observations, Stream
 from learndyn.problem.problem import Problem
-from learndyn.problem.training import GradientDescent, PerStep
+from learndyn.problem.schedules import PerStep
+from learndyn.problem.supplies import Dataset, Stream
+from learndyn.problem.tasks import Observations, TeacherFlow
+from learndyn.problem.training import GradientDescent
 from tests import problems
 from tests.problems import ALL_TERMS, MU, NO_FIELD, PAPER
 
 EPS = np.finfo(float).eps
 NOISY = {"noise": 0.05, "teacher_noise": 0.03, "adjoint_noise": 0.02}
 DATA = {
-    "fresh": Stream(batch=2),
-    "chained": Stream(batch=2, chained=True),
-    "reused": Dataset(examples=3),
-    "in turn": Dataset(examples=4, batch=2),
+    "fresh": Stream(TeacherFlow(), batch=2),
+    "chained": Stream(TeacherFlow(chained=True), batch=2),
+    "reused": Dataset(TeacherFlow(), examples=3),
+    "in turn": Dataset(TeacherFlow(), examples=4, batch=2),
 }
 D, D_THETA = 6, 5
 problem = partial(
@@ -52,7 +54,7 @@ problem = partial(
     control_ratio=D_THETA / D,
     time=0.6,
     steps=4,
-    data=Stream(batch=2),
+    data=Stream(TeacherFlow(), batch=2),
     epochs=3,
 )
 
@@ -150,7 +152,10 @@ def test_starts_and_controls_have_exactly_their_overlaps(m, Q):
 @pytest.mark.parametrize("teacher_time", [0.6, 0.45])
 def test_a_step_follows_the_gradient_of_the_loss(batch, teacher_time):
     made = problem(
-        data=Stream(batch=batch), teacher_time=teacher_time, noise=0.05, teacher_noise=0.1
+        data=Stream(TeacherFlow(), batch=batch),
+        teacher_time=teacher_time,
+        noise=0.05,
+        teacher_noise=0.1,
     )
     run, twin = started(made), started(made)
     before = run.controls.theta[0]
@@ -340,7 +345,7 @@ def test_responses_are_derivatives_by_the_sources_along_the_probes():
 def test_responses_of_a_linear_flow_are_those_of_the_limit():
     made = problem(
         field=[[0, 0], [0, 0.7]],
-        data=Stream(batch=40),
+        data=Stream(TeacherFlow(), batch=40),
         time=1.0,
         steps=4,
         confinement=1.0,
@@ -416,7 +421,9 @@ def test_controls_are_the_same_bit_for_bit_whatever_is_recorded(data):
 
 @pytest.mark.bitwise
 def test_chained_trajectories_are_one_long_one():
-    made = problem(data=Stream(batch=2, chained=True), teacher_time=0.45, teacher_noise=0.1)
+    made = problem(
+        data=Stream(TeacherFlow(chained=True), batch=2), teacher_time=0.45, teacher_noise=0.1
+    )
     run = started(made)
     parts = list(itertools.islice(lessons(made, run.flow, run.teacher, D, run.rngs), 4))
     long = np.concatenate([parts[0].sources, *(one.sources[1:] for one in parts[1:])])
@@ -427,10 +434,10 @@ def test_chained_trajectories_are_one_long_one():
 
 
 def test_examples_are_used_in_turn():
-    made = problem(data=Dataset(examples=6, batch=2), teacher_noise=0.1)
+    made = problem(data=Dataset(TeacherFlow(), examples=6, batch=2), teacher_noise=0.1)
     run, twin = started(made), started(made)
     parts = list(itertools.islice(lessons(made, run.flow, run.teacher, D, run.rngs), 5))
-    full = dataclasses.replace(made, data=Dataset(examples=6))
+    full = dataclasses.replace(made, data=Dataset(TeacherFlow(), examples=6))
     everything = next(lessons(full, twin.flow, twin.teacher, D, twin.rngs))
     for a, one in enumerate(parts):
         first = 2 * (a % 3)
@@ -442,7 +449,7 @@ def test_temperatures_are_those_of_diffusion():
     B, d, h, N = 200, 30, 0.25, 4
     made = problem(
         field=NO_FIELD,
-        data=Stream(batch=B),
+        data=Stream(TeacherFlow(), batch=B),
         time=N * h,
         steps=N,
         epochs=1,
@@ -476,7 +483,13 @@ def test_weight_decay_shrinks_a_control_without_force():
 
 def test_a_training_that_diverges_ends_there():
     made = problem(
-        field=PAPER, data=Stream(), time=1.0, steps=10, rate=40.0, epochs=30, confinement="linear"
+        field=PAPER,
+        data=Stream(TeacherFlow()),
+        time=1.0,
+        steps=10,
+        rate=40.0,
+        epochs=30,
+        confinement="linear",
     )
     found = curves(made, 10, save_at=[0, 2, 12, 30], inference_steps=[0, 30])
     got = values(found)
@@ -527,7 +540,7 @@ def _begin_unless(seed, begin):
 def test_a_state_whose_adjoint_diverges_is_there_whatever_is_measured():
     """Weights of 10³⁰⁸ make jumps of the adjoint that are no numbers, while all states are of order one."""
     seen = Observations([0.6], weight=1e308)
-    made = problem(data=Stream(batch=2, observations=seen))
+    made = problem(data=Stream(TeacherFlow(observations=seen), batch=2))
     plain, measured = curves(made), curves(made, inference_steps=[0])
     assert plain.diverged_at == measured.diverged_at == 1
     assert measured.data.sizes["step"] == 1
@@ -542,7 +555,11 @@ def test_what_is_measured_after_the_last_record_is_that_of_a_longer_record():
     np.testing.assert_array_equal(short["test_loss"], long["test_loss"].sel(step=[0, 2]))
 
 
-@pytest.mark.parametrize("data", [Stream(batch=3), Dataset(examples=40)], ids=["stream", "dataset"])
+@pytest.mark.parametrize(
+    "data",
+    [Stream(TeacherFlow(), batch=3), Dataset(TeacherFlow(), examples=40)],
+    ids=["stream", "dataset"],
+)
 @pytest.mark.parametrize("responses", [False, True])
 def test_the_memory_foreseen_is_enough_and_not_much_too_much(data, responses):
     made = problem(field=ALL_TERMS, data=data, epochs=20)
@@ -586,7 +603,7 @@ def test_the_overlap_approaches_that_of_the_limit():
     means, errors = [], []
     for d, seeds in ((16, 80), (32, 50)):
         network = NeuralODE(PAPER, 0.75, 1.0, 10, adjoint="truncated")
-        made = Problem(network, Stream(), GradientDescent(0.5, steps=10))
+        made = Problem(network, Stream(TeacherFlow()), GradientDescent(0.5, steps=10))
         found = [values(curves(made, d, seed, save_at=[10]))["m"][0] for seed in range(seeds)]
         means.append(np.mean(found))
         errors.append(np.std(found) / math.sqrt(seeds))

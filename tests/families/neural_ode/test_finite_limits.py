@@ -14,7 +14,8 @@ from learndyn.families.neural_ode.finite.probes import Observer
 from learndyn.families.neural_ode.finite.tensor_field import TensorField
 from learndyn.families.neural_ode.finite.training_run import Setting, System
 from learndyn.families.neural_ode.units import Start
-from learndyn.problem.data import Dataset, Observations, Stream
+from learndyn.problem.supplies import Dataset, Stream
+from learndyn.problem.tasks import Observations, TeacherFlow
 from tests import problems
 from tests.families.neural_ode.test_finite import peak_of
 from tests.problems import ALL_TERMS, MU, NO_FIELD, TWO_STATES
@@ -22,9 +23,9 @@ from tests.problems import ALL_TERMS, MU, NO_FIELD, TWO_STATES
 EPS = np.finfo(float).eps
 NOISY = {"noise": 0.05, "teacher_noise": 0.03, "adjoint_noise": 0.02}
 DATA = {
-    "fresh": Stream(batch=2),
-    "chained": Stream(batch=2, chained=True),
-    "in turn": Dataset(examples=4, batch=2),
+    "fresh": Stream(TeacherFlow(), batch=2),
+    "chained": Stream(TeacherFlow(chained=True), batch=2),
+    "in turn": Dataset(TeacherFlow(), examples=4, batch=2),
 }
 D, D_THETA, H, N = 6, 9, 0.15, 4
 ROUNDING = {"rtol": 0, "atol": 1e4 * EPS}
@@ -36,7 +37,7 @@ problem = partial(
     control_ratio=D_THETA / D,
     time=N * H,
     steps=N,
-    data=Stream(batch=2),
+    data=Stream(TeacherFlow(), batch=2),
     epochs=3,
 )
 
@@ -189,7 +190,10 @@ def test_seeing_the_end_in_full_is_seeing_without_observations(data):
 
 
 def test_a_weight_is_a_factor_of_the_losses_and_of_the_rate():
-    data = [Stream(batch=2, observations=Observations([0.3, 0.6], weight=w)) for w in (1.0, 2.5)]
+    data = [
+        Stream(TeacherFlow(observations=Observations([0.3, 0.6], weight=w)), batch=2)
+        for w in (1.0, 2.5)
+    ]
     one, other = curves(problem(data=data[0], rate=0.5)), curves(problem(data=data[1], rate=0.2))
     for name, factor in (("Q", 1), ("m", 1), ("train_loss", 2.5), ("test_loss", 2.5)):
         np.testing.assert_allclose(other[name], factor * one[name], **ROUNDING)
@@ -198,7 +202,7 @@ def test_a_weight_is_a_factor_of_the_losses_and_of_the_rate():
 @pytest.mark.parametrize("mask", ["observation", "trajectory"])
 def test_components_are_seen_as_often_as_asked_and_masks_last_as_long_as_asked(mask):
     seen = Observations([[0.3, 0.6], [0.15, 0.45, 0.6]], visible=0.3, mask=mask)
-    observer = Observer(problem(data=Stream(batch=2, observations=seen)))
+    observer = Observer(problem(data=Stream(TeacherFlow(observations=seen), batch=2)))
     rng = np.random.default_rng(0)
     B, d = 40, 50
     first, second, third = (observer.at(step, (2, B, d), rng) for step in range(3))
@@ -217,7 +221,7 @@ def test_components_are_seen_as_often_as_asked_and_masks_last_as_long_as_asked(m
 
 def test_the_teacher_is_seen_at_the_same_fraction_of_its_time():
     seen = Observations([0.3, 0.6])
-    made = problem(data=Stream(observations=seen), teacher_time=0.3)
+    made = problem(data=Stream(TeacherFlow(observations=seen)), teacher_time=0.3)
     observer = Observer(made)
     assert observer.everything.student.tolist() == [2, 4]
     assert observer.everything.teacher.tolist() == [1, 2]
@@ -227,7 +231,9 @@ def test_the_teacher_is_seen_at_the_same_fraction_of_its_time():
 def test_responses_of_the_adjoint_see_every_observation(visible):
     c, w = 0.7, 1.5
     seen = Observations([0.3, 0.6], weight=w, visible=visible)
-    made = problem(data=Stream(batch=2, observations=seen), field=NO_FIELD, confinement=c)
+    made = problem(
+        data=Stream(TeacherFlow(observations=seen), batch=2), field=NO_FIELD, confinement=c
+    )
     found = curves(made, inference_steps=[0], responses=True)
     masks = started(made).rngs["masks"].random((2, 2, D)) < visible
     keep = 1 - H * c
@@ -244,7 +250,10 @@ def test_responses_of_the_adjoint_see_every_observation(visible):
 @pytest.mark.bitwise
 def test_what_is_recorded_does_not_change_the_curve():
     seen = Observations([[0.3, 0.6], [0.45]], visible=0.5)
-    for data in (Stream(batch=2, observations=seen), Dataset(examples=2, observations=seen)):
+    for data in (
+        Stream(TeacherFlow(observations=seen), batch=2),
+        Dataset(TeacherFlow(observations=seen), examples=2),
+    ):
         made = problem(data=data, windows=2, teacher_windows=1, **NOISY)
         same(curves(made, **RECORD), curves(made))
 
@@ -309,7 +318,8 @@ def test_axes_of_what_is_recorded():
 )
 def test_the_memory_foreseen_is_enough_and_not_much_too_much(options):
     made = problem(
-        data=Stream(batch=3, observations=Observations([0.3, 0.6], visible=0.5)), **options
+        data=Stream(TeacherFlow(observations=Observations([0.3, 0.6], visible=0.5)), batch=3),
+        **options,
     )
     method, d, d_theta = AdjointDescent(), 24, 36
     peak = peak_of(method.ensemble(made, d, Record.of(made.training)))

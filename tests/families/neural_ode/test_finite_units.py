@@ -12,8 +12,9 @@ from learndyn.core.simulate import simulate
 from learndyn.families.neural_ode.finite.descent import AdjointDescent
 from learndyn.families.neural_ode.finite.flows import sphere
 from learndyn.families.neural_ode.finite.training_run import Setting, System
-from learndyn.problem.data import Dataset, Observations, Stream
-from learndyn.problem.training import PerStep
+from learndyn.problem.schedules import PerStep
+from learndyn.problem.supplies import Dataset, Stream
+from learndyn.problem.tasks import Observations, TeacherFlow
 from tests import problems
 from tests.problems import ALL_TERMS, MU, TWO_STATES
 
@@ -24,27 +25,33 @@ SEEN = Observations([[0.3, 0.6], [0.15, 0.45, 0.6], [0.3]], visible=0.6, weight=
 ONE_MASK = Observations([0.3, 0.6], visible=0.6, weight=0.7, mask="trajectory")
 TWO_NEURONS = {"amplitudes": [1.2, -0.7], "teacher_amplitudes": [0.9, 0.5, 1.1]}
 FAMILY = {
-    "windows": ({"windows": 2, "teacher_windows": 4}, Stream(batch=2)),
-    "neurons": (TWO_NEURONS | {"train_amplitudes": True}, Stream(batch=2)),
+    "windows": ({"windows": 2, "teacher_windows": 4}, Stream(TeacherFlow(), batch=2)),
+    "neurons": (TWO_NEURONS | {"train_amplitudes": True}, Stream(TeacherFlow(), batch=2)),
     "neurons of one field": (
         {"amplitudes": [1.2, -0.7], "own_fields": False, "train_amplitudes": True, "windows": 2},
-        Dataset(examples=4, batch=2),
+        Dataset(TeacherFlow(), examples=4, batch=2),
     ),
-    "observations": ({}, Stream(batch=2, observations=SEEN)),
-    "one mask": ({"teacher_time": 0.3}, Stream(batch=2, chained=True, observations=ONE_MASK)),
-    "delay": ({"delay": 0.3, "field": TWO_STATES}, Stream(batch=2, observations=SEEN)),
-    "long delay": ({"delay": 0.9, "field": TWO_STATES}, Dataset(examples=2)),
-    "stack": ({"driven": TWO_STATES, "driver_loss": 0.4}, Stream(batch=2)),
-    "stack seen through the second": ({"driven": TWO_STATES}, Stream(batch=1, chained=True)),
+    "observations": ({}, Stream(TeacherFlow(observations=SEEN), batch=2)),
+    "one mask": (
+        {"teacher_time": 0.3},
+        Stream(TeacherFlow(observations=ONE_MASK, chained=True), batch=2),
+    ),
+    "delay": ({"delay": 0.3, "field": TWO_STATES}, Stream(TeacherFlow(observations=SEEN), batch=2)),
+    "long delay": ({"delay": 0.9, "field": TWO_STATES}, Dataset(TeacherFlow(), examples=2)),
+    "stack": ({"driven": TWO_STATES, "driver_loss": 0.4}, Stream(TeacherFlow(), batch=2)),
+    "stack seen through the second": (
+        {"driven": TWO_STATES},
+        Stream(TeacherFlow(chained=True), batch=1),
+    ),
     "all of them": (
         TWO_NEURONS
         | {"driven": TWO_STATES, "driver_loss": 0.4, "windows": 2, "train_amplitudes": True}
         | {"teacher_windows": 1},
-        Stream(batch=2, chained=True, observations=SEEN),
+        Stream(TeacherFlow(observations=SEEN, chained=True), batch=2),
     ),
     "delay and neurons": (
         TWO_NEURONS | {"delay": 0.15, "field": TWO_STATES, "train_amplitudes": True},
-        Dataset(examples=2, observations=ONE_MASK),
+        Dataset(TeacherFlow(observations=ONE_MASK), examples=2),
     ),
 }
 problem = partial(

@@ -60,7 +60,7 @@ def test_perturbations_are_differences_of_two_flows():
 
 def test_the_teacher_alone_is_the_teacher_of_a_problem():
     net = network(teacher_noise=0.1)
-    problem = ld.Problem(net, ld.Stream(), ld.GradientDescent(0.1, steps=1))
+    problem = ld.Problem(net, ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.1, steps=1))
     found = ld.solve(problem, ld.OverlapMap(inference_steps=[0]))
     alone = ld.inference(net)
     np.testing.assert_allclose(alone["C"], found["C_xx"][0], rtol=1e-13)
@@ -219,7 +219,7 @@ def test_the_adjoint_agrees_with_finite_flows(adjoint, end):
 def test_the_adjoint_of_a_fresh_student_has_the_known_size(adjoint, known, digits):
     """C_pp at t = 1 of p_N = y_N − x_N, with Q = 1, m = 0, T = 3, h = 0.1, g_2 = 3; to the digits printed."""
     net = ld.NeuralODE([[0, 0], [0, 0.8], [1.5, 0]], 0.75, 3.0, 30, adjoint=adjoint)
-    problem = ld.Problem(net, ld.Stream(), ld.GradientDescent(0.1, steps=1))
+    problem = ld.Problem(net, ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.1, steps=1))
     found = ld.solve(problem, ld.OverlapMap(inference_steps=[0]))
     np.testing.assert_allclose(found["C_pp"][0, 10, 10], known, atol=digits)
 

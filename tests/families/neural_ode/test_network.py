@@ -42,14 +42,22 @@ def test_bad_values_are_refused_by_name(fields, words):
 @pytest.mark.parametrize(
     ("data", "training", "words"),
     [
-        (ld.Population(), {}, r"use a Stream with a large batch"),
-        (ld.Stream(batch_ratio=0.5), {}, r"data.batch_ratio = 0.5.*give batch instead"),
-        (ld.Dataset(ratio=2.0), {}, r"data.ratio = 2.*give examples instead"),
-        (ld.Stream(noise=0.1), {}, r"data.noise = 0.1.*network.teacher_noise"),
-        (ld.Stream(), {"momentum": 0.9}, r"training.momentum = 0.9.*left at 0"),
-        (ld.Stream(), {"noise": 0.1}, r"training.noise = 0.1"),
-        (ld.Stream(), {"loss": "sum"}, r"training.loss = 'sum'"),
-        (ld.Stream(), {"steps": None, "time": 3.0}, r"training.time = 3.*number of `steps`"),
+        (ld.Population(ld.TeacherFlow()), {}, r"use a Stream with a large batch"),
+        (
+            ld.Stream(ld.TeacherFlow(), batch_ratio=0.5),
+            {},
+            r"data.batch_ratio = 0.5.*give batch instead",
+        ),
+        (ld.Dataset(ld.TeacherFlow(), ratio=2.0), {}, r"data.ratio = 2.*give examples instead"),
+        (ld.Stream(ld.TeacherFlow(), noise=0.1), {}, r"data.noise = 0.1.*network.teacher_noise"),
+        (ld.Stream(ld.TeacherFlow()), {"momentum": 0.9}, r"training.momentum = 0.9.*left at 0"),
+        (ld.Stream(ld.TeacherFlow()), {"noise": 0.1}, r"training.noise = 0.1"),
+        (ld.Stream(ld.TeacherFlow()), {"loss": "sum"}, r"training.loss = 'sum'"),
+        (
+            ld.Stream(ld.TeacherFlow()),
+            {"steps": None, "time": 3.0},
+            r"training.time = 3.*number of `steps`",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(data, training, words):
@@ -60,14 +68,22 @@ def test_what_does_not_fit_is_refused(data, training, words):
 def test_only_trajectories_are_chained_or_taken_in_turn():
     deep = ld.DeepLinear(2, 1.0)
     with pytest.raises(ld.ProblemError, match=r"data.chained = True.*only trajectories"):
-        ld.Problem(deep, ld.Stream(batch_ratio=1.0, chained=True), ld.GradientDescent(0.1, steps=5))
+        ld.Problem(
+            deep,
+            ld.Stream(ld.TeacherFlow(chained=True), batch_ratio=1.0),
+            ld.GradientDescent(0.1, steps=5),
+        )
     with pytest.raises(ld.ProblemError, match=r"Dataset.batch = 2.*must divide examples, 3"):
-        ld.Dataset(examples=3, batch=2)
+        ld.Dataset(ld.TeacherFlow(), examples=3, batch=2)
 
 
 @pytest.mark.parametrize("field", [PAPER, "0.8*q*m + 0.4*q**2"])
 @pytest.mark.parametrize(
-    "data", [ld.Stream(batch=2, chained=True), ld.Dataset(examples=4, batch=2)]
+    "data",
+    [
+        ld.Stream(ld.TeacherFlow(chained=True), batch=2),
+        ld.Dataset(ld.TeacherFlow(), examples=4, batch=2),
+    ],
 )
 def test_problem_files_come_back(tmp_path, field, data):
     made = network(field=field, confinement=ld.Formula("1 + z"), teacher_time=1.5, noise=0.1)
@@ -81,7 +97,7 @@ def test_a_number_confines_evenly():
 
 
 def test_inference_steps_must_lie_within_training():
-    problem = ld.Problem(network(), ld.Stream(), ld.GradientDescent(0.1, steps=5))
+    problem = ld.Problem(network(), ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.1, steps=5))
     with pytest.raises(ld.ProblemError, match=r"inference_steps = \[3, 9\].*between 0 and 5"):
         ld.solve(problem, ld.OverlapMap(inference_steps=[3, 9]))
     with pytest.raises(ld.ProblemError, match="increasing order"):
@@ -89,7 +105,7 @@ def test_inference_steps_must_lie_within_training():
 
 
 def test_solutions_come_back_from_files(tmp_path):
-    problem = ld.Problem(network(), ld.Stream(), ld.GradientDescent(0.1, steps=5))
+    problem = ld.Problem(network(), ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.1, steps=5))
     made = ld.solve(problem, ld.OverlapMap(inference_steps=[0, 3]))
     made.save(tmp_path / "solution.nc")
     read = ld.load(tmp_path / "solution.nc")

@@ -135,7 +135,7 @@ def test_what_cannot_be_changed_on_the_way_is_refused():
     with pytest.raises(ld.ProblemError, match=r"training.steps = 7: must be at most 6.*no memory"):
         memory.problem = with_training(asked, steps=7)
     for running in (memory, ld.start(SYSTEMS["in turn"], D)):
-        other = dataclasses.replace(running.problem, data=ld.Dataset(examples=3))
+        other = dataclasses.replace(running.problem, data=ld.Dataset(ld.TeacherFlow(), examples=3))
         with pytest.raises(ld.ProblemError, match=r"must stay as it is(.|\n)*may change: training"):
             running.problem = other
     with pytest.raises(ld.ProblemError, match=r"network(.|\n)*must stay as it is"):

@@ -129,7 +129,7 @@ def test_one_euler_step_in_an_even_field_leaves_at_the_known_rate():
 
 @pytest.mark.parametrize(
     "data",
-    [None, ld.Stream(chained=True), ld.Dataset(examples=2)],
+    [None, ld.Stream(ld.TeacherFlow(chained=True)), ld.Dataset(ld.TeacherFlow(), examples=2)],
     ids=["fresh", "chained", "reused"],
 )
 def test_the_rate_is_that_at_which_a_start_a_little_off_leaves(data):

@@ -47,11 +47,13 @@ def test_one_number_is_the_overlap_of_units_that_meet():
 
 
 def test_observed_steps_and_their_partners():
-    data = ld.Stream(observations=ld.Observations([[0.5], [1 / 3, 1.0]], weight=2.0))
+    data = ld.Stream(
+        ld.TeacherFlow(observations=ld.Observations([[0.5], [1 / 3, 1.0]], weight=2.0))
+    )
     weights, paired = network(teacher_time=2.0).observed(data)
     np.testing.assert_array_equal(weights, [[0, 0, 0, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0, 1]])
     np.testing.assert_array_equal(paired[[2, 3, 6]], [4, 6, 12])
-    weights, paired = network(teacher_time=1.5).observed(ld.Stream())
+    weights, paired = network(teacher_time=1.5).observed(ld.Stream(ld.TeacherFlow()))
     np.testing.assert_array_equal(weights, [[0, 0, 0, 0, 0, 0, 1]])
     assert paired[6] == 9
 
@@ -95,7 +97,7 @@ def test_bad_values_are_refused_by_name(fields, words):
 )
 def test_bad_observation_times_are_refused(times, words):
     def ask():
-        data = ld.Stream(observations=ld.Observations(times))
+        data = ld.Stream(ld.TeacherFlow(observations=ld.Observations(times)))
         return ld.Problem(network(), data, ld.GradientDescent(0.1, steps=2))
 
     with pytest.raises(ld.ProblemError, match=words):
@@ -105,15 +107,19 @@ def test_bad_observation_times_are_refused(times, words):
 def test_what_does_not_fit_is_refused():
     training = ld.GradientDescent(0.1, steps=2, readout_learning_rate=0.1)
     with pytest.raises(ld.ProblemError, match=r"readout_learning_rate = 0.1.*not trained"):
-        ld.Problem(network(), ld.Stream(), training)
-    asked = ld.Problem(network(driven=CONTEXT), ld.Stream(), ld.GradientDescent(0.1, steps=2))
+        ld.Problem(network(), ld.Stream(ld.TeacherFlow()), training)
+    asked = ld.Problem(
+        network(driven=CONTEXT), ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.1, steps=2)
+    )
     with pytest.raises(ld.ProblemError, match=r"inference_steps.*second system is driven"):
         ld.solve(asked, ld.OverlapMap(inference_steps=[1]))
     deep = ld.DeepLinear(2, 1.0)
-    data = ld.Stream(batch_ratio=1.0, observations=ld.Observations([1.0]))
+    data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([1.0])), batch_ratio=1.0)
     with pytest.raises(ld.ProblemError, match=r"data.observations.*only trajectories"):
         ld.Problem(deep, data, ld.GradientDescent(0.1, steps=5))
-    layered = ld.Problem(network(windows=2), ld.Stream(), ld.GradientDescent(0.1, steps=2))
+    layered = ld.Problem(
+        network(windows=2), ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.1, steps=2)
+    )
     with pytest.raises(ld.ProblemError, match=r"must have one control"):
         ld.recovery(layered)
 
@@ -126,7 +132,9 @@ def test_problem_files_come_back(tmp_path, times):
         amplitudes=[1.0, 0.5], teacher_amplitudes=[1.0], own_fields=False, windows=2,
         train_amplitudes=True, initial_overlap=[[0.1, 0.0]] * 4,
     )  # fmt: skip
-    data = ld.Dataset(examples=2, observations=ld.Observations(times, 0.5, "trajectory"))
+    data = ld.Dataset(
+        ld.TeacherFlow(observations=ld.Observations(times, 0.5, "trajectory")), examples=2
+    )
     problem = ld.Problem(made, data, ld.GradientDescent(0.1, steps=5))
     problem.to_toml(tmp_path / "problem.toml")
     assert ld.Problem.from_toml(tmp_path / "problem.toml") == problem

@@ -45,7 +45,7 @@ def test_weights_have_exactly_the_overlaps(size):
         T = weights.W_star @ weights.W_star.T / size
     np.testing.assert_allclose(found.Q, made.network.Q, atol=1e-13)
     np.testing.assert_allclose(found.R, made.network.R, atol=1e-13)
-    np.testing.assert_allclose(T, made.data.teacher.T, atol=1e-13)
+    np.testing.assert_allclose(T, made.data.task.T, atol=1e-13)
 
 
 def test_too_small_a_network_is_refused():

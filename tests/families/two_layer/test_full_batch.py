@@ -158,7 +158,7 @@ def test_labels_are_those_of_the_teacher_with_the_noise_asked_for():
     with float64():
         one, other = Plain(noisy, 400), Plain(clean, 400)
         rho = np.asarray(one.X @ one.W_star.T) / 20
-        expected = np.asarray(noisy.data.teacher.activation(rho)) @ TEACHER["readout"]
+        expected = np.asarray(noisy.data.task.activation(rho)) @ TEACHER["readout"]
     np.testing.assert_allclose(other.y, expected, atol=1e-12)
     np.testing.assert_array_equal(one.W, other.W)
     noise = np.asarray(one.y - other.y)
@@ -187,7 +187,7 @@ def test_test_loss_is_the_error_on_fresh_clean_examples():
     T = np.asarray(TEACHER["T"])
     C = np.block([[found["Q"][0], found["R"][0]], [found["R"][0].T, T]])
     u = np.random.default_rng(0).multivariate_normal(np.zeros(5), C, 1_000_000)
-    clean = np.asarray(made.data.teacher.activation(u[:, 3:])) @ TEACHER["readout"]
+    clean = np.asarray(made.data.task.activation(u[:, 3:])) @ TEACHER["readout"]
     # Single precision of the activations, 10⁻⁷, is far below the standard error, 10⁻³.
     samples = (clean - np.tanh(u[:, :3]) @ made.network.readout) ** 2 / 2
     assert abs(found["test_loss"][0] - samples.mean()) < 5 * samples.std() / 1e3

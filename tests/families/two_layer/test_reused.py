@@ -155,7 +155,7 @@ def test_initial_losses_are_equal_and_exact():
 def test_infinite_ratio_is_the_population_flow():
     """ratio → ∞; extrapolation in the step removes the first order of Euler's error, and the second bounds the rest."""
     many = paper(ratio=1e8, time=6.0, weight_decay=0.05)
-    flow = ld.Problem(many.network, ld.Population(many.data.teacher), many.training)
+    flow = ld.Problem(many.network, ld.Population(many.data.task), many.training)
     exact = ld.solve(flow, save_at=7)
     found = [
         ld.solve(many, ld.CausalSampling(step=h, samples=2048, batches=8), save_at=7)
@@ -207,7 +207,7 @@ def test_linear_network_is_regression(ratio):
     """φ = h: the response of Σv_iw_i is the Marchenko–Pastur average of (1 − τ|v|²Λ)^(t−s−1); the rest stands still."""
     v = np.array([0.6, 0.8])
     network = ld.TwoLayer("linear", [[1.0, 0.3], [0.3, 0.7]], [[0.2], [-0.1]], readout=v)
-    data = ld.Dataset(ratio, noise=0.4, teacher=ld.Teacher("linear", [[1.0]]))
+    data = ld.Dataset(ld.Teacher("linear", [[1.0]]), ratio=ratio, noise=0.4)
     tau, T = 0.3, 12
     problem = ld.Problem(network, data, ld.GradientDescent(tau, steps=T))
     solution = ld.solve(problem, ld.CausalSampling(samples=4096, batches=8))
@@ -251,7 +251,7 @@ def test_equal_neurons_stay_equal():
     network = ld.TwoLayer(
         ld.Polynomial([0, 1, 0.2]), np.ones((2, 2)), [[0.4], [0.4]], readout=[0.4, 0.4]
     )
-    data = ld.Dataset(1.5, teacher=ld.Teacher(ld.Polynomial([0, 0.3, 0.5]), [[1.0]]))
+    data = ld.Dataset(ld.Teacher(ld.Polynomial([0, 0.3, 0.5]), [[1.0]]), ratio=1.5)
     problem = ld.Problem(network, data, ld.GradientDescent(1.0, time=6.0))
     solution = ld.solve(problem, ld.CausalSampling(samples=256, batches=4))
     Q = solution["Q"].values
@@ -269,7 +269,7 @@ def test_the_solution_of_the_task_stands_still():
         [[scale], [-scale]],
         readout=[alpha / 2] * 2,
     )
-    data = ld.Dataset(2.0, teacher=ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]))
+    data = ld.Dataset(ld.Teacher(ld.Polynomial([0, 0, 0.5]), [[1.0]]), ratio=2.0)
     problem = ld.Problem(network, data, ld.GradientDescent(1.0, time=4.0))
     solution = ld.solve(problem, ld.CausalSampling(samples=256, batches=2))
     assert np.max(np.abs(solution["train_loss"])) < 1e-20
@@ -413,7 +413,7 @@ def test_small_scales_learn_later_by_the_logarithm():
     eps, times = 0.5, []
     for alpha in (1e-3, 1e-4, 1e-5):
         problem = paper(alpha=alpha, eps=eps, time=60.0)
-        flow = ld.Problem(problem.network, ld.Population(problem.data.teacher), problem.training)
+        flow = ld.Problem(problem.network, ld.Population(problem.data.task), problem.training)
         solution = ld.solve(flow, save_at=2001)
         times.append(drop_time(solution["time"].values, solution["test_loss"].values, 0.5))
     slopes = np.diff(times) / np.log(10)

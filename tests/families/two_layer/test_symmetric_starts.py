@@ -297,7 +297,7 @@ def test_networks_without_noise_leave_by_their_rounding_errors():
 
 @pytest.mark.slow
 def test_on_a_dataset_batches_of_samples_that_leave_are_reported():
-    data = ld.Dataset(teacher=ld.Teacher.orthonormal(QUADRATIC, 1), ratio=3.0)
+    data = ld.Dataset(ld.Teacher.orthonormal(QUADRATIC, 1), ratio=3.0)
     network = ld.TwoLayer(QUADRATIC, np.eye(2), np.zeros((2, 1)), readout=[0.25, 0.25])
     asked = ld.Problem(network, data, ld.GradientDescent(4.0, time=30.0))
     theory = ld.solve(asked, ld.CausalSampling(samples=1024, batches=4))

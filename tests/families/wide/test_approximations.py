@@ -17,9 +17,10 @@ from learndyn.families.wide.network import Wide
 from learndyn.families.wide.setting import setting
 from learndyn.numerics.precision import float64
 from learndyn.problem.activations import as_activation
-from learndyn.problem.data import Points
+from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
-from learndyn.problem.training import GradientDescent, PowerDecay
+from learndyn.problem.schedules import PowerDecay
+from learndyn.problem.training import GradientDescent
 
 
 def made(depth, data, rate, steps, richness=1.0, bias=False, activation="linear", **rule):

@@ -40,5 +40,9 @@ def test_networks_and_what_is_left_out_are_shown():
     assert "deviations in per cent" in repr(found)
     with pytest.raises(ld.ProblemError, match="must be a Wide network"):
         ld.approximations(
-            ld.Problem(ld.DeepLinear(1, 1.0), ld.Population(), ld.GradientDescent(0.1, steps=2))
+            ld.Problem(
+                ld.DeepLinear(1, 1.0),
+                ld.Population(ld.LinearMap()),
+                ld.GradientDescent(0.1, steps=2),
+            )
         )

@@ -18,8 +18,8 @@ from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.families.wide import finite as module
 from learndyn.families.wide.finite import WideDescent
 from learndyn.numerics.precision import float64
-from learndyn.problem.data import Points
-from learndyn.problem.training import ExponentialDecay, PerStep, Piecewise, as_schedule
+from learndyn.problem.points import Points
+from learndyn.problem.schedules import ExponentialDecay, PerStep, Piecewise, as_schedule
 from tests import problems
 
 N, D, P = 9, 5, 4

@@ -12,7 +12,7 @@ from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.families.wide.finite import Descending, WideDescent, draw
 from learndyn.families.wide.setting import setting
 from learndyn.numerics.precision import float64
-from learndyn.problem.training import ExponentialDecay
+from learndyn.problem.schedules import ExponentialDecay
 from tests import problems
 
 N, P, STEPS = 6, 2, 4

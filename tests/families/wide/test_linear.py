@@ -9,9 +9,11 @@ from scipy.integrate import solve_ivp
 from learndyn.families.wide.equations.linear import kernel_now, linear_memory, solve_linear
 from learndyn.families.wide.network import Wide
 from learndyn.families.wide.setting import setting
-from learndyn.problem.data import Points
+from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
-from learndyn.problem.training import GradientDescent, PowerDecay, rates
+from learndyn.problem.schedules import PowerDecay
+from learndyn.problem.training import GradientDescent
+from learndyn.problem.weight_response import rates
 from tests.families.wide.plain_linear import plain
 
 RICH = {"momentum": 0.5, "weight_decay": 0.2, "noise": 0.1}

@@ -5,7 +5,7 @@ import pytest
 
 import learndyn as ld
 from learndyn.families.wide.setting import Loss
-from learndyn.problem.training import impulse_response, undriven_correlation
+from learndyn.problem.weight_response import impulse_response, undriven_correlation
 
 TRAINING = ld.GradientDescent(0.1, steps=3)
 
@@ -80,7 +80,7 @@ def test_targets_must_suit_the_criterion(targets, criterion, message):
 def test_other_networks_refuse_other_criteria():
     training = ld.GradientDescent(0.1, steps=2, criterion="logistic")
     with pytest.raises(ld.ProblemError, match=r"training\.criterion"):
-        ld.Problem(ld.DeepLinear(1, 1.0), ld.Population(), training)
+        ld.Problem(ld.DeepLinear(1, 1.0), ld.Population(ld.LinearMap()), training)
 
 
 @pytest.mark.parametrize("criterion", ["squared", "logistic", "cross_entropy"])

@@ -16,8 +16,8 @@ from learndyn.families.wide.setting import setting
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.precision import float64
 from learndyn.numerics.rules import gaussian_rule
-from learndyn.problem.data import Points
-from learndyn.problem.training import rates
+from learndyn.problem.points import Points
+from learndyn.problem.weight_response import rates
 from tests import problems
 
 RULES = {

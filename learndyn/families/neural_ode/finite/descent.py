@@ -13,32 +13,34 @@ from learndyn.families.neural_ode.finite.training_run import (
     coefficients_of,
 )
 from learndyn.families.neural_ode.observables import inference_steps, labels, within_training
-from learndyn.families.neural_ode.units import start_of, systems_of
-from learndyn.problem.data import Dataset
-from learndyn.problem.part import boolean, field
+from learndyn.families.neural_ode.pair import FlowPair
+from learndyn.problem.checks import boolean
+from learndyn.problem.part import field
+from learndyn.problem.supplies import Dataset
 
 
 def memory(problem, d: int, d_theta: int, count: int, method: "AdjointDescent") -> float:
     """Bytes for one system recorded at `count` states."""
-    network, data = problem.network, problem.data
-    times = network.steps + network.teacher_steps + 2
+    network, data, pair = problem.network, problem.data, FlowPair.of(problem)
+    shape = pair.shape
+    times = network.steps + shape.teacher_steps + 2
     batch = max(data.batch or data.examples, TEST_TRAJECTORIES)
     together = data.examples or 0 if isinstance(data, Dataset) else batch
     rows = max(batch, together, 2 * times if method.responses else 0)
-    fields, systems = coefficients_of(network), len(systems_of(network))
+    fields, systems = coefficients_of(network, shape), shape.systems
     # Drifts of the teacher, of the student before and after a step; the neurons that are summed, and one product.
-    neurons = 0 if network.one_unit else max(network.neurons, network.teacher_neurons)
-    drifts = network.count_of_teacher_windows + 2 * network.windows + neurons + 1
+    neurons = 0 if pair.one_unit else max(shape.neurons, shape.teacher_neurons)
+    drifts = shape.teacher_windows + 2 * network.windows + neurons + 1
     total = 0.0
     for system in range(systems):
-        given = (rows, network.steps * batch, drifts, not network.one_unit)
+        given = (rows, network.steps * batch, drifts, not pair.one_unit)
         some = fields[system * len(fields) // systems]
         tensors, shared = entries(some, d, d_theta, *given)
         total += tensors * len(fields) / systems + shared
-    units = len(start_of(network).a)
+    units = len(pair.start().a)
     total += count * units * (2 * count * units + d_theta)
     # Sources, states and adjoints of a batch, of its test trajectories, and copies of them in one axis; masks.
-    total += (6 if data.observations is None else 8) * times * systems * batch * d
+    total += (6 if pair.teacher.observations is None else 8) * times * systems * batch * d
     if isinstance(data, Dataset):
         total += 2 * times * systems * together * d
     if method.responses:
@@ -79,5 +81,7 @@ class AdjointDescent(Simulator):
             memory(problem, d, d_theta, len(record), self),
             f"training neural ODEs with states of dimension d = {d} and {d_theta} controls",
             "use a smaller d, or a field of lower order",
-            labels=labels(problem.network, self.inference_steps) if self.inference_steps else {},
+            labels=labels(FlowPair.of(problem), self.inference_steps)
+            if self.inference_steps
+            else {},
         )

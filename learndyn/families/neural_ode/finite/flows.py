@@ -17,10 +17,11 @@ import jax
 import numpy as np
 
 from learndyn.families.neural_ode.finite.tensor_field import FrozenField, TensorField, weighted
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.units import Units
 from learndyn.numerics.covariance import lower_root
 from learndyn.problem.activations import Linear, Polynomial
-from learndyn.problem.data import Stream
+from learndyn.problem.supplies import Stream
 
 Drifts = list[list[FrozenField]]
 """The drift of every system at every step."""
@@ -207,11 +208,11 @@ class Taught(NamedTuple):
 
 def lessons(problem, flow: Flow, teacher: Drifts, d: int, rngs: dict) -> Iterator[Taught]:
     """The teacher's trajectories of step 0, 1, …"""
-    network, data = problem.network, problem.data
+    data, pair = problem.data, FlowPair.of(problem)
     systems = len(teacher)
 
     def taught(start) -> Taught:
-        given = (network.teacher_noise, flow.h, network.teacher_steps, rngs["teacher"])
+        given = (pair.teacher.noise, flow.h, pair.teacher_steps, rngs["teacher"])
         made = sources(start, *given)
         return Taught(made, flow.forward(teacher, made).x)
 
@@ -220,7 +221,11 @@ def lessons(problem, flow: Flow, teacher: Drifts, d: int, rngs: dict) -> Iterato
         while True:
             made = taught(start)
             yield made
-            start = made.x[-1] if data.chained else sphere(rngs["starts"], systems, data.batch, d)
+            start = (
+                made.x[-1]
+                if pair.teacher.chained
+                else sphere(rngs["starts"], systems, data.batch, d)
+            )
     everything, batch = (
         taught(sphere(rngs["starts"], systems, data.examples, d)),
         data.batch or data.examples,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learndyn.families.neural_ode.finite.flows import Path, Taught
+from learndyn.families.neural_ode.pair import FlowPair
 
 PROBE = 1e-5
 """The size of the sources by which responses are measured, in central differences."""
@@ -47,8 +48,8 @@ class Observer:
     """The losses of a problem: one for each training step, and one without masks that sees all observation times."""
 
     def __init__(self, problem):
-        network, self.observations = problem.network, problem.data.observations
-        sets, paired = network.observed(problem.data)
+        network, self.observations = problem.network, problem.task.observations
+        sets, paired = FlowPair.of(problem).observed()
         weight = 1.0 if self.observations is None else self.observations.weight
         of_systems = np.array([1.0] if network.driven is None else [network.driver_loss, 1.0])
 

@@ -30,10 +30,13 @@ from learndyn.families.neural_ode.finite.flows import (
 from learndyn.families.neural_ode.finite.probes import Lesson, Observer, correlations, responses
 from learndyn.families.neural_ode.finite.tensor_field import TensorField
 from learndyn.families.neural_ode.limit.setting import RULE
+from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.observables import ALONG, labels, none_reached
-from learndyn.families.neural_ode.units import Start, fields_of, start_of, systems_of
-from learndyn.problem.data import Dataset
-from learndyn.problem.training import as_schedule, rates
+from learndyn.families.neural_ode.pair import FlowPair
+from learndyn.families.neural_ode.units import Shape, Start, fields_of, systems
+from learndyn.problem.schedules import as_schedule
+from learndyn.problem.supplies import Dataset
+from learndyn.problem.weight_response import rates
 
 TEST_TRAJECTORIES = 4
 """A test loss is the mean over at least this many trajectories."""
@@ -48,10 +51,10 @@ def bounded(*states) -> bool:
     return not any(np.any(diverged(np.mean(x**2, axis=-1))) for x in states)
 
 
-def coefficients_of(network) -> list[np.ndarray]:
+def coefficients_of(network: NeuralODE, shape: Shape) -> list[np.ndarray]:
     """The coefficients of the field of every label."""
     found = []
-    for one in fields_of(network):
+    for one in fields_of(network, shape):
         if not isinstance(one, PolynomialField):
             name = "driven" if one is network.driven else "field"
             allowed = "finite systems are drawn from coefficients: give them as a PolynomialField"
@@ -75,12 +78,12 @@ class Setting(NamedTuple):
     @classmethod
     def of(cls, problem, d: int) -> "Setting":
         """The setting of a problem at a size."""
-        network = problem.network
+        network, pair = problem.network, FlowPair.of(problem)
         d_theta = round(network.control_ratio * d)
-        shared = (Flow.of(network), Observer(problem), coefficients_of(network))
-        both = zip(*systems_of(network), strict=True)
+        shared = (Flow.of(network), Observer(problem), coefficients_of(network, pair.shape))
+        both = zip(*systems(pair.shape), strict=True)
         student, teacher = ([pieces(one) for one in some] for some in both)
-        return cls(d, d_theta, *shared, student, teacher, start_of(network))
+        return cls(d, d_theta, *shared, student, teacher, pair.start())
 
 
 class System(StepByStep):
@@ -113,13 +116,13 @@ class System(StepByStep):
         star = Controls(self.star, np.array(start.teacher_a, dtype=float))
         self.teacher = drifts_of(self.fields, setting.teacher, star)
         # A fresh batch is its own test: it was never trained on.
-        self.trained = isinstance(problem.data, Dataset) or problem.data.chained
-        self.visible = self.trained or problem.data.observations is not None
+        self.trained = isinstance(problem.data, Dataset) or problem.task.chained
+        self.visible = self.trained or problem.task.observations is not None
         responses = {"R_yy", "R_py", "R_px"} if method.responses else set()
         if self.trained:
             # A source in a reused trajectory acts in all steps that use it; the probes act in one.
             responses.discard("R_px")
-        lengths = labels(problem.network, method.inference_steps)
+        lengths = labels(FlowPair.of(problem), method.inference_steps)
         self.inference = {
             quantity.name: np.full([len(lengths[axis]) for axis in quantity.axes], np.nan)
             for quantity in (ALONG if method.inference_steps else ())
@@ -211,13 +214,13 @@ class System(StepByStep):
         return found
 
     def _test_loss(self) -> float:
-        network, data, flow = self.problem.network, self.problem.data, self.flow
+        data, flow, pair = self.problem.data, self.flow, FlowPair.of(self.problem)
         x, y = self.taught.x, self.y.x
         if self.trained:
             rng = self._at_step("test", self.now)
             count = max(data.batch or data.examples, TEST_TRAJECTORIES)
             start = sphere(rng, len(self.teacher), count, self.d)
-            made = sources(start, network.teacher_noise, flow.h, network.teacher_steps, rng)
+            made = sources(start, pair.teacher.noise, flow.h, pair.teacher_steps, rng)
             x = flow.forward(self.teacher, made).x
             y = flow.forward(self.student, self._student_sources(start, rng)).x
             if not bounded(x, y):

@@ -16,7 +16,7 @@ from learndyn.families.neural_ode.limit.memory import Controls, Memory, Path
 from learndyn.families.neural_ode.limit.overlap_map import both_rates, loss_of
 from learndyn.families.neural_ode.limit.setting import RULE
 from learndyn.families.neural_ode.units import fields_of
-from learndyn.problem.data import Dataset
+from learndyn.problem.supplies import Dataset
 
 
 class MemoryTraining(Progressing):
@@ -32,7 +32,7 @@ class MemoryTraining(Progressing):
         self.problem, self.inferred, self.room = problem, inferred, steps
         self.made = Memory(problem, steps)
         self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
-        self.own_test = isinstance(problem.data, Dataset) or problem.data.chained
+        self.own_test = isinstance(problem.data, Dataset) or problem.task.chained
         self.every = np.max(self.made.observed, axis=0)
         self.kept: list[tuple[Controls, float, float]] = []
         self.within: dict[str, list] = {}
@@ -95,7 +95,7 @@ class MemoryTraining(Progressing):
     def _arrays(self, kept: list) -> dict[str, np.ndarray]:
         controls, train, test = zip(*kept, strict=True) if kept else ((), (), ())
         found = _overlaps(self.made, list(controls)) | {"test_loss": np.array(test)}
-        if self.own_test or self.problem.data.observations is not None:
+        if self.own_test or self.problem.task.observations is not None:
             found["train_loss"] = np.array(train)
         return found
 
@@ -136,7 +136,7 @@ def _overlaps(made: Memory, kept: list[Controls]) -> dict:
 def _test_loss(made: Memory, every) -> float:
     """The loss on a fresh trajectory: from the overlaps alone, unless a part of a field lacks the state."""
     engine = made.engine
-    if any(field.without_state for field in fields_of(made.network)):
+    if any(field.without_state for field in fields_of(made.network, made.pair.shape)):
         mark = engine.mark()
         x = made.teacher(made._starts())
         loss = made.loss(made.student(x), x, every)

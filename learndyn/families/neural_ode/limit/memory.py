@@ -9,8 +9,9 @@ from learndyn.core.memory import require_memory
 from learndyn.families.neural_ode.limit.derivatives import Derivatives
 from learndyn.families.neural_ode.limit.engine import Engine, Use
 from learndyn.families.neural_ode.limit.setting import flow_of
-from learndyn.families.neural_ode.units import Units, fields_of, start_of, systems_of
-from learndyn.problem.data import Dataset
+from learndyn.families.neural_ode.pair import FlowPair
+from learndyn.families.neural_ode.units import Units, fields_of, systems
+from learndyn.problem.supplies import Dataset
 
 
 class Path(NamedTuple):
@@ -37,16 +38,17 @@ class Memory:
     def __init__(self, problem, last: int):
         network, data = problem.network, problem.data
         self.network, self.data, self.training = network, data, problem.training
+        self.pair = FlowPair.of(problem)
+        shape, start = self.pair.shape, self.pair.start()
         self.h = network.step
         self.examples, self.batch = counts(data)
         self._mu = jax.jit(network.confinement.__call__)
         self._mu_slope = jax.jit(network.confinement.derivative)
-        self.systems = systems_of(network)
-        self.flow = flow_of(network, data)
+        self.systems = systems(shape)
+        self.flow = flow_of(self.pair)
         """The flow of the map: what is observed, and the test loss."""
         self.observed, self.visible = np.asarray(self.flow.observed), float(self.flow.visible)
         self.shares = np.asarray(self.flow.shares)
-        start = start_of(network)
         U, V = len(start.a), len(start.teacher_a)
         scalars, uses = size_of(problem, last)
         require_memory(
@@ -55,7 +57,7 @@ class Memory:
             "use fewer training steps, steps of the flow, or trajectories",
         )
         derivatives: dict[int, Derivatives] = {}
-        fields = [derivatives.setdefault(id(f), Derivatives(f)) for f in fields_of(network)]
+        fields = [derivatives.setdefault(id(f), Derivatives(f)) for f in fields_of(network, shape)]
         self.engine = Engine(fields, network.control_ratio, scalars, uses, (last + 1) * U + V)
         made = self._controls(start.T, [])
         self.teachers = Controls(made, np.asarray(start.teacher_a))
@@ -82,7 +84,7 @@ class Memory:
                 self.taught = [self.teacher(self._starts()) for _ in range(self.examples)]
             first = step * self.batch % self.examples
             return self.taught[first : first + self.batch]
-        if data.chained and self.taught:
+        if data.task.chained and self.taught:
             starts = [[path.states[-1] for path in paths] for paths in self.taught]
         else:
             starts = [self._starts() for _ in range(self.batch)]
@@ -95,7 +97,7 @@ class Memory:
     def teacher(self, starts: list[int]) -> Trajectory:
         """A teacher from these starts, one in each system."""
         units = [system.teacher for system in self.systems]
-        return self._flow(starts, units, self.teachers, self.network.teacher_noise)
+        return self._flow(starts, units, self.teachers, self.pair.teacher.noise)
 
     def student(self, x: Trajectory) -> Trajectory:
         """A student from where a teacher started; y_0 = x_0 is a scalar of its own, with responses of its own."""
@@ -235,7 +237,7 @@ def counts(data) -> tuple[int, int]:
 
 def size_of(problem, last: int) -> tuple[int, int]:
     """The most scalars and uses that `last` training steps and one look at the losses after them need."""
-    shape = problem.network.shape
+    shape = FlowPair.of(problem).shape
     N, N_t = shape.steps, shape.teacher_steps
     examples, B = counts(problem.data)
     taught = examples or (last + 1) * B

@@ -23,8 +23,9 @@ from learndyn.families.neural_ode.limit.epoch import Epoch, epoch
 from learndyn.families.neural_ode.limit.setting import RULE, Flow, Overlaps, flow_of, overlaps_of
 from learndyn.families.neural_ode.limit.trajectories import Trajectory, teacher_of
 from learndyn.families.neural_ode.observables import none_reached
-from learndyn.families.neural_ode.units import start_of
-from learndyn.problem.training import as_schedule, rates
+from learndyn.families.neural_ode.pair import FlowPair, steps_are_correlated
+from learndyn.problem.schedules import as_schedule
+from learndyn.problem.weight_response import rates
 
 ROOM, UNUSED = 16, -1
 """Records for which there is room at first, and the number of a record that is not there."""
@@ -34,7 +35,7 @@ CHUNK = 32
 
 def require_independent_steps(problem) -> None:
     """Refuse a problem for which the map does not hold."""
-    if problem.network.correlated(problem.data):
+    if steps_are_correlated(problem):
         allowed = (
             "must be TrainingMemory here: training steps are correlated by reused or chained trajectories, or by a "
             "part of the field that does not depend on the state (G(0, m) ≠ 0)"
@@ -120,10 +121,11 @@ class Setting(NamedTuple):
 
 def setting_of(problem, saved) -> Setting:
     """The setting of a problem whose steps `saved` are recorded."""
-    network, data, training = problem.network, problem.data, problem.training
-    flow = flow_of(network, data)
+    data, training = problem.data, problem.training
+    pair = FlowPair.of(problem)
+    flow = flow_of(pair)
     rule = Rule(jnp.asarray(training.weight_decay, float), jnp.asarray(data.batch, float))
-    start = overlaps_of(start_of(network))
+    start = overlaps_of(pair.start())
     zeros = [jnp.zeros((len(saved), *x.shape)) for x in (start.Q, start.M)]
     return Setting(flow, rule, State(start, zeros[0]), zeros[1])
 
@@ -195,7 +197,7 @@ def _symmetric(lower, xp):
 
 def shown(problem, arrays: dict) -> dict:
     """The arrays without a train loss that is the test loss."""
-    seen = problem.data.observations is not None
+    seen = problem.task.observations is not None
     return {name: x for name, x in arrays.items() if seen or name != "train_loss"}
 
 
@@ -233,7 +235,7 @@ class MapTraining(Progressing):
     """The map on its way through training, a step at a time."""
 
     now: int = 0
-    changeable = (*RULE, "data.batch", "data.observations", "data.chained")
+    changeable = (*RULE, "data.batch", "data.task.observations", "data.task.chained")
 
     def __init__(self, problem):
         self.saved = np.full(ROOM, UNUSED)

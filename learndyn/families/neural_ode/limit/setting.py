@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from learndyn.families.neural_ode.fields import RandomField
-from learndyn.families.neural_ode.units import Shape, Start, start_of
+from learndyn.families.neural_ode.pair import FlowPair
+from learndyn.families.neural_ode.units import Shape, Start
 from learndyn.problem.activations import Activation
 
 RULE = (
@@ -65,15 +66,14 @@ class Overlaps(NamedTuple):
     M: Array
 
 
-def flow_of(network, data=None) -> Flow:
-    """The flow of a `NeuralODE`, observed as the data say (at the end, without any)."""
+def flow_of(pair: FlowPair) -> Flow:
+    """The numbers of a student and its teacher."""
 
     def leaf(x):
         return jnp.asarray(x, dtype=float)
 
-    start = start_of(network)
-    seen = getattr(data, "observations", None)
-    observed, paired = network.observed(data)
+    network, teacher, start = pair.student, pair.teacher, pair.start()
+    seen, (observed, paired) = teacher.observations, pair.observed()
     fields = (network.field,) if network.driven is None else (network.field, network.driven)
     return Flow(
         fields=jax.tree.map(leaf, fields),
@@ -81,7 +81,7 @@ def flow_of(network, data=None) -> Flow:
         h=leaf(network.time / network.steps),
         sigma=leaf(network.control_ratio),
         noise=leaf(network.noise),
-        teacher_noise=leaf(network.teacher_noise),
+        teacher_noise=leaf(teacher.noise),
         adjoint_noise=leaf(network.adjoint_noise),
         observed=leaf(observed) if seen is None else leaf(observed) * seen.weight,
         visible=leaf(1.0 if seen is None else seen.visible),
@@ -90,7 +90,7 @@ def flow_of(network, data=None) -> Flow:
         else jnp.stack([leaf(network.driver_loss), leaf(1.0)]),
         teacher_a=leaf(start.teacher_a),
         T=leaf(start.T),
-        shape=network.shape,
+        shape=pair.shape,
         paired=tuple(paired.tolist()),
         monitored=seen is not None,
         one_mask=seen is not None and seen.mask == "trajectory",

@@ -24,9 +24,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from learndyn.numerics.gaussian import error_moments, loss
+from learndyn.numerics.precision import leaves_as_arrays
 from learndyn.problem.activations import Activation
-from learndyn.problem.data import Population
-from learndyn.problem.training import Schedule, as_schedule, leaves_as_arrays
+from learndyn.problem.schedules import Schedule, as_schedule
+from learndyn.problem.supplies import Population
 
 TASK = (
     "training.learning_rate",
@@ -34,8 +35,8 @@ TASK = (
     "training.weight_decay",
     "training.time",
     "data.noise",
-    "data.teacher.activation",
-    "data.teacher.readout",
+    "data.task.activation",
+    "data.task.readout",
 )
 """What may change in the middle of training. The overlaps with other teacher units would not be known."""
 
@@ -97,7 +98,7 @@ class Equations(eqx.Module):
 def equations(problem) -> tuple[Equations, OrderParameters]:
     """The equations of a problem and their initial state."""
     network, data, training = problem.network, problem.data, problem.training
-    teacher = data.teacher
+    teacher = data.task
     readout_rate = training.readout_learning_rate
     numbers = leaves_as_arrays(
         {

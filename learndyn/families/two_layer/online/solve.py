@@ -22,7 +22,8 @@ from learndyn.families.two_layer.online.equations import TASK, Equations, OrderP
 from learndyn.numerics.gaussian import closed_form
 from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS, Rule, gaussian_rule
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.problem.part import field, number, whole
+from learndyn.problem.checks import number, whole
+from learndyn.problem.part import field
 
 CHUNKS = 8
 """An expensive integration is cut into this many calls, so that progress shows and Ctrl-C works."""
@@ -238,7 +239,7 @@ def before_divergence(arrays: list[np.ndarray]) -> int:
 def _named(arrays: list[np.ndarray], problem) -> dict[str, np.ndarray]:
     """Losses and order parameters at all states by name, and what follows from them."""
     named: dict[str, np.ndarray] = dict(zip(NAMES, arrays, strict=True))
-    special = specialisation(named["Q"], named["R"], problem.data.teacher.T)
+    special = specialisation(named["Q"], named["R"], problem.data.task.T)
     return named | {"specialisation": special}
 
 
@@ -333,9 +334,7 @@ class OrderParameterODE(Method):
         """Problems of one shape, unless their averages need quadrature or their rates jump differently often."""
         first = problems[0]
         jumps = {len(problem.training.breakpoints(record.last)) for problem in problems}
-        return len(jumps) == 1 and closed_form(
-            first.network.activation, first.data.teacher.activation
-        )
+        return len(jumps) == 1 and closed_form(first.network.activation, first.data.task.activation)
 
     def solve_many(self, problems, record, seed, wanted=None):
         """Side by side. Every problem keeps its own steps, so that the numbers are those of `solve` up to rounding."""
@@ -366,6 +365,6 @@ class OrderParameterODE(Method):
 def _require_memory(K: int, M: int, method: OrderParameterODE, problem) -> None:
     n = K + M
     needed = 20 * 8 * (K * n * n + n * n)
-    if not closed_form(problem.network.activation, problem.data.teacher.activation):
+    if not closed_form(problem.network.activation, problem.data.task.activation):
         needed += 8 * 8 * method.points * method.replicates * n
     require_memory(needed, f"a solve with {K} student and {M} teacher units", "use fewer units")

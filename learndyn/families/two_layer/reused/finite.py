@@ -38,7 +38,8 @@ from learndyn.families.two_layer.online.equations import Equations, OrderParamet
 from learndyn.families.two_layer.online.finite import draw_weights, test_rule
 from learndyn.families.two_layer.reused.time_grid import Grid, TimeSteps, time_grid
 from learndyn.numerics.lower import compiled
-from learndyn.problem.part import boolean, field
+from learndyn.problem.checks import boolean
+from learndyn.problem.part import field
 
 ROWS = 512
 """Examples whose inputs are in double precision at a time, for the tangents."""

@@ -11,7 +11,8 @@ import numpy as np
 from learndyn.errors import NotConverged
 from learndyn.families.two_layer.reused.equations import SampleProcess, WeightProcess
 from learndyn.families.two_layer.reused.sampled_curves import Batch, Sampling
-from learndyn.problem.part import field, number, whole
+from learndyn.problem.checks import number, whole
+from learndyn.problem.part import field
 
 
 class FixedPoint(Sampling):

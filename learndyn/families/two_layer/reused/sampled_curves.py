@@ -23,7 +23,8 @@ from learndyn.families.two_layer.reused.time_grid import TimeSteps, time_grid
 from learndyn.numerics.gaussian import closed_form
 from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import gaussian_rule
-from learndyn.problem.part import field, whole
+from learndyn.problem.checks import whole
+from learndyn.problem.part import field
 
 UNTRUSTED_SHARE = 0.05
 """Where one sample of all batches carries more than this share of an average, its error bar is not to be trusted."""

@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.problem.part import Part, field, number, optional
-from learndyn.problem.training import as_schedule, rates
+from learndyn.problem.checks import number, optional
+from learndyn.problem.part import Part, field
+from learndyn.problem.schedules import as_schedule
+from learndyn.problem.weight_response import rates
 
 RARE = 5.0
 """Fields up to this many standard deviations must be stable; about one sample in two millions is beyond."""

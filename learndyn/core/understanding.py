@@ -1,0 +1,66 @@
+"""What a theory understands of a problem: the fields that it uses. All others must keep their default."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from learndyn.errors import ProblemError
+from learndyn.problem.part import Part, same
+from learndyn.problem.problem import SECTIONS, Problem
+
+
+class ForeignField(NamedTuple):
+    """A field that a theory does not understand, and whose value is not the default."""
+
+    path: str
+    value: Any
+    default: Any
+
+
+def foreign_fields(problem: Problem, understands: tuple[str, ...]) -> list[ForeignField]:
+    """The fields of a problem that are not understood.
+
+    `understands` holds paths such as "training.momentum" or "data.task.spectrum"; a path stands for all that lies below
+    it. Fields without a default are always understood.
+    """
+    sections = [(getattr(problem, section), section) for section in SECTIONS]
+    return [foreign for part, name in sections for foreign in _foreign(part, name, understands)]
+
+
+def refusal(
+    problem: Problem, foreign: ForeignField, understands: tuple[str, ...], theory: str
+) -> ProblemError:
+    """The error of a field that a theory does not understand."""
+    part = foreign.path.rpartition(".")[0]
+    known = ", ".join(_understood(problem, part, understands))
+    allowed = (
+        f"the theory {theory} does not understand it; leave it at {foreign.default!r} "
+        f"(of {part} it understands {known})"
+    )
+    return ProblemError(foreign.path, foreign.value, allowed)
+
+
+def _foreign(part: Part, name: str, understands: tuple[str, ...]) -> Iterator[ForeignField]:
+    if name in understands:
+        return
+    for field in dataclasses.fields(part):
+        path, value = f"{name}.{field.name}", getattr(part, field.name)
+        if path in understands:
+            continue
+        if field.default is not dataclasses.MISSING:
+            if not same(value, field.default):
+                yield ForeignField(path, value, field.default)
+        elif isinstance(value, Part):
+            yield from _foreign(value, path, understands)
+
+
+def _understood(problem: Problem, name: str, understands: tuple[str, ...]) -> list[str]:
+    """The names of the fields of a part that are understood."""
+    part: Any = problem
+    for word in name.split("."):
+        part = getattr(part, word)
+    return [
+        field.name
+        for field in dataclasses.fields(part)
+        if field.default is dataclasses.MISSING or f"{name}.{field.name}" in understands
+    ]

@@ -1,0 +1,161 @@
+"""Student and teacher flow together: what is counted on their common Euler grid, and how they start."""
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.families.neural_ode.units import Shape, Start, matching_units
+from learndyn.problem.checks import semidefinite
+from learndyn.problem.part import traced
+from learndyn.problem.problem import Problem
+from learndyn.problem.supplies import Dataset
+from learndyn.problem.tasks import TeacherFlow
+
+if TYPE_CHECKING:
+    from learndyn.families.neural_ode.network import NeuralODE
+
+
+class Observed(NamedTuple):
+    """What the loss sees: weights of the student's steps (sets × N_s + 1), and the teacher's step for each of them."""
+
+    weights: np.ndarray
+    teacher_steps: np.ndarray
+
+
+class FlowPair(NamedTuple):
+    """A `NeuralODE` and the `TeacherFlow` that it learns."""
+
+    student: "NeuralODE"
+    teacher: TeacherFlow
+
+    @classmethod
+    def of(cls, problem: Problem) -> "FlowPair":
+        """The flows of a problem."""
+        return cls(problem.network, problem.task)
+
+    @property
+    def teacher_steps(self) -> int:
+        """N_t: Euler steps of the teacher."""
+        if self.teacher.time is None:
+            return self.student.steps
+        return round(float(self.teacher.time) * self.student.steps / float(self.student.time))
+
+    @property
+    def teacher_windows(self) -> int:
+        """Windows of the teacher."""
+        return self.student.windows if self.teacher.windows is None else self.teacher.windows
+
+    @property
+    def shape(self) -> Shape:
+        """All counts."""
+        student = self.student
+        return Shape(
+            systems=1 if student.driven is None else 2,
+            neurons=student.neurons,
+            teacher_neurons=self.teacher.neurons,
+            own_fields=student.own_fields,
+            windows=student.windows,
+            teacher_windows=self.teacher_windows,
+            steps=student.steps,
+            teacher_steps=self.teacher_steps,
+            delay=None if student.delay is None else student.delay_steps,
+        )
+
+    @property
+    def one_unit(self) -> bool:
+        """Whether student and teacher have one control each, without amplitudes: overlaps are then numbers."""
+        student = self.student
+        several = student.amplitudes is not None or self.teacher.amplitudes is not None
+        several = several or student.driven is not None or student.train_amplitudes
+        return not several and student.windows == self.teacher_windows == 1
+
+    def start(self) -> Start:
+        """Amplitudes and overlaps at the start.
+
+        One number for Q is the norm of every control, and controls are then orthogonal; one number for M is the overlap
+        of a student's and a teacher's unit of the same neuron and system whose windows have a time in common.
+        """
+        shape, student = self.shape, self.student
+        U = shape.systems * shape.windows * shape.neurons
+        V = shape.systems * shape.teacher_windows * shape.teacher_neurons
+        a = np.ones(1) if student.amplitudes is None else student.amplitudes
+        teacher_a = np.ones(1) if self.teacher.amplitudes is None else self.teacher.amplitudes
+        Q, M, T = student.initial_norm, student.initial_overlap, self.teacher.overlaps
+        return Start(
+            a=a[np.arange(U) % len(a)],
+            Q=Q * np.eye(U) if np.ndim(Q) == 0 else Q,
+            M=M * matching_units(shape) if np.ndim(M) == 0 else M,
+            T=np.eye(V) if T is None else T,
+            teacher_a=teacher_a[np.arange(V) % len(teacher_a)],
+        )
+
+    def observed(self) -> Observed:
+        """The observed steps: the end, or what the teacher's `observations` say."""
+        N, N_t, h = self.student.steps, self.teacher_steps, self.student.step
+        observations = self.teacher.observations
+        if observations is None:
+            return Observed(np.eye(N + 1)[-1:], np.full(N + 1, N_t))
+        weights = np.zeros((len(observations.times), N + 1))
+        teacher_steps = np.zeros(N + 1, dtype=int)
+        for row, times in zip(weights, observations.times, strict=True):
+            for t in times:
+                n = float(t) / float(h)
+                n_t = n * N_t / N
+                if round(n) > N or max(abs(n - round(n)), abs(n_t - round(n_t))) > 1e-9 * n:
+                    allowed = (
+                        f"must be whole numbers of Euler steps {float(h):g} of student and teacher, at most "
+                        f"{float(self.student.time):g}"
+                    )
+                    raise ProblemError("data.task.observations.times", t, allowed)
+                row[round(n)], teacher_steps[round(n)] = 1.0, round(n_t)
+        return Observed(weights, teacher_steps)
+
+    def check(self) -> None:
+        """Refuse a teacher whose times do not lie on the student's Euler grid, and overlaps that do not fit."""
+        if self.teacher.time is not None:
+            self.student.on_grid("data.task.time", self.teacher.time, 1)
+        if self.teacher_steps % self.teacher_windows:
+            allowed = f"must divide the number of Euler steps of the teacher, {self.teacher_steps}"
+            raise ProblemError("data.task.windows", self.teacher_windows, allowed)
+        self.observed()
+        self._check_overlaps()
+
+    def _check_overlaps(self) -> None:
+        student = self.student
+        if any(map(traced, (student.initial_overlap, student.initial_norm, self.teacher.overlaps))):
+            return
+        start = self.start()
+        U, V = len(start.a), len(start.teacher_a)
+        for name, matrix, shape in (
+            ("network.initial_norm", start.Q, (U, U)),
+            ("network.initial_overlap", start.M, (U, V)),
+            ("data.task.overlaps", start.T, (V, V)),
+        ):
+            if np.shape(matrix) != shape:
+                allowed = f"must have the shape {shape}: the student has {U} units, the teacher {V}"
+                raise ProblemError(name, np.asarray(matrix).tolist(), allowed)
+        if self.one_unit and self.teacher.overlaps is None:
+            if start.M[0, 0] ** 2 > start.Q[0, 0] * (1 + 1e-12):
+                allowed = (
+                    f"must be at most √initial_norm = {math.sqrt(start.Q[0, 0]):g} in size: "
+                    "the teacher's control has norm 1"
+                )
+                raise ProblemError("network.initial_overlap", student.initial_overlap, allowed)
+            return
+        semidefinite("network.initial_norm", start.Q)
+        semidefinite("data.task.overlaps", start.T)
+        semidefinite(
+            "the overlaps of all units, network.initial_norm, network.initial_overlap and data.task.overlaps",
+            np.block([[start.Q, start.M], [start.M.T, start.T]]),
+        )
+
+
+def steps_are_correlated(problem: Problem) -> bool:
+    """Whether training steps are correlated; the theory then needs all pairs of steps, not two numbers a step."""
+    if isinstance(problem.data, Dataset):
+        return True
+    network = problem.network
+    driven = network.driven is not None and network.driven.without_state
+    return problem.task.chained or network.field.without_state or driven

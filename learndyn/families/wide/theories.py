@@ -1,0 +1,70 @@
+"""The theory of wide networks: which problems it is for, and where its methods are."""
+
+from pathlib import Path
+
+from learndyn.core.method import Method
+from learndyn.core.record import Record
+from learndyn.core.theory import Theory, register
+from learndyn.errors import ProblemError
+from learndyn.families.wide import solve
+from learndyn.families.wide.finite import WideDescent
+from learndyn.families.wide.network import Wide
+from learndyn.families.wide.observables import TABLE
+from learndyn.problem.points import Points
+from learndyn.problem.problem import Problem
+from learndyn.problem.training import GradientDescent
+
+
+@register
+class WideOnPoints(Theory):
+    name = "wide/points"
+    network = Wide
+    task = Points
+    supply = Points
+    training = GradientDescent
+    understands = (
+        "network",
+        "data",
+        "training.steps",
+        "training.time",
+        "training.momentum",
+        "training.weight_decay",
+        "training.noise",
+        "training.loss",
+        "training.criterion",
+    )
+    summary = "how kernels move in infinitely wide networks on given points"
+    exactness = "exact as N → ∞"
+    reference = "Bordelon & Pehlevan 2022"
+    table = TABLE
+    methods = (
+        solve.Particles,
+        solve.SampledLayers,
+        solve.LinearRows,
+        solve.LinearInnovation,
+        solve.GradientIndependence,
+        solve.StaticKernel,
+        solve.Perturbative,
+        solve.AlternatingIteration,
+    )
+    simulators = (WideDescent,)
+    template = Path(__file__).parent / "points.toml"
+    demo_size = 1000
+    demo_seeds = 6
+    time_words = "time t (gradient flow)"
+
+    def automatic(self, problem: Problem, record: Record) -> Method:
+        return solve.automatic(problem, record)
+
+    def check(self, problem: Problem) -> None:
+        points, criterion = problem.data, problem.training.criterion
+        y = points.targets
+        labels = set(y.ravel().tolist())
+        if criterion == "logistic" and (points.outputs != 1 or labels - {-1.0, 1.0}):
+            allowed = "the logistic loss needs one output and targets ±1"
+            raise ProblemError("data.targets", y.tolist(), allowed)
+        if criterion == "cross_entropy" and (
+            points.outputs < 2 or y.min() < 0 or abs(y.sum(1) - 1).max() > 1e-9
+        ):
+            allowed = "cross_entropy needs two outputs or more, and targets that are probabilities of the classes"
+            raise ProblemError("data.targets", y.tolist(), allowed)

@@ -1,0 +1,64 @@
+"""Parts by the name of their kind, as problem files give them."""
+
+import functools
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any
+
+from learndyn.errors import ProblemError, nearest
+from learndyn.problem.part import Check, Part
+
+
+def part(*classes: type, convert: Callable[[Any], Any] | None = None) -> Check:
+    """An instance of one of `classes` (or of a subclass), or a dictionary with a `kind` that names one.
+
+    `convert` may first turn other values (a number, a string) into a part.
+    """
+
+    def check(value, name):
+        if convert is not None:
+            value = convert(value)
+        if isinstance(value, dict):
+            value = from_plain(value, name, classes)
+        if not isinstance(value, classes):
+            kinds = ", ".join(sorted(kinds_of(*classes)))
+            raise ProblemError(name, value, f"must be one of the kinds {kinds}")
+        return value
+
+    return check
+
+
+def kinds_of(*classes: type) -> dict[str, type]:
+    """The concrete kinds below `classes`, by the names that a file may use."""
+    found = {}
+    for cls in classes:
+        if cls.kind and not getattr(cls, "__abstractmethods__", None):
+            found[cls.kind] = cls
+            found |= {f"{cls.kind}.{name}": cls for name in cls.constructors}
+        found |= kinds_of(*cls.__subclasses__())
+    return found
+
+
+def from_plain(values: dict, name: str, classes: tuple[type, ...], context=None) -> Part:
+    """The part that a dictionary with a `kind` describes, which must be a kind of one of `classes`.
+
+    The kind may be left out where only one class is possible.
+    """
+    if not isinstance(values, dict):
+        raise ProblemError(name, values, "must be a table")
+    kinds = kinds_of(*classes)
+    kind = values.get("kind")
+    if kind is None and len(set(kinds.values())) == 1:
+        kind = next(iter(kinds))
+    if kind is None:
+        raise ProblemError(f"{name}.kind", None, f"missing; one of {', '.join(sorted(kinds))}")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ProblemError(f"{name}.kind", kind, f"unknown kind; {nearest(kind, kinds)}")
+    return kinds[kind].from_dict(values, name, context)
+
+
+@functools.cache
+def load_other_packages() -> None:
+    """Import the modules that other packages name in the entry-point group `learndyn.theories`."""
+    for entry in importlib.metadata.entry_points(group="learndyn.theories"):
+        entry.load()

@@ -1,0 +1,115 @@
+"""Given examples: task and supply in one."""
+
+from typing import Any
+
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.numerics.covariance import covariance_root
+from learndyn.problem.checks import array, exclusive, optional, semidefinite, whole
+from learndyn.problem.part import field
+from learndyn.problem.supplies import Supply
+
+
+def _one_or_two_axes(value, name):
+    """A list of numbers (one output) or a matrix with a column for each output."""
+    return array(2 if np.ndim(value) == 2 else 1)(value, name)
+
+
+class Points(Supply):
+    """Your own examples: `inputs` x_μ (points × dimension) and `targets` y_μ (points, or points × outputs).
+
+    `test_inputs` are predicted but not trained on; `test_targets`, if given, make the test loss. Networks see the
+    inputs only through the Gram matrix K_μα = x_μ·x_α/dimension, which may be given instead as `gram`: over all
+    points, the trained ones first.
+    """
+
+    constructors = ("random",)
+
+    inputs: Any = field(optional(array(2)), default=None)
+    targets: Any = field(optional(_one_or_two_axes), default=None)
+    test_inputs: Any = field(optional(array(2)), default=None)
+    test_targets: Any = field(optional(_one_or_two_axes), default=None)
+    gram: Any = field(optional(array(2)), default=None)
+
+    def validate(self):
+        if self.targets is None:
+            raise ProblemError("Points.targets", None, "missing; one for each trained point")
+        exclusive(self, inputs=self.inputs, gram=self.gram)
+        exclusive(self, test_inputs=self.test_inputs, gram=self.gram)
+        if self.gram is not None:
+            self._check_gram()
+        elif self.inputs is None:
+            raise ProblemError("Points.inputs", None, "missing; give inputs, or their gram matrix")
+        elif len(self.inputs) != len(self.targets):
+            allowed = f"must have one row per target ({len(self.targets)}); its shape is {self.inputs.shape}"
+            raise ProblemError("Points.inputs", self.inputs, allowed)
+        if self.test_inputs is not None and self.test_inputs.shape[1] != self.inputs.shape[1]:
+            allowed = f"must have as many columns as inputs ({self.inputs.shape[1]})"
+            raise ProblemError("Points.test_inputs", self.test_inputs, allowed)
+        if self.test_targets is not None:
+            tested = self.total - self.trained
+            shape = (tested, *self.targets.shape[1:])
+            if self.test_targets.shape != shape:
+                allowed = f"must have the shape {shape}: one for each test point, with as many outputs as targets"
+                raise ProblemError("Points.test_targets", self.test_targets, allowed)
+
+    def _check_gram(self):
+        if self.gram.shape[0] != self.gram.shape[1] or len(self.gram) < len(self.targets):
+            allowed = f"must be square with a row for each of the {len(self.targets)} targets, test points after them"
+            raise ProblemError(
+                "Points.gram", self.gram, f"{allowed}; its shape is {self.gram.shape}"
+            )
+        semidefinite("Points.gram", self.gram)
+
+    @property
+    def task(self) -> "Points":
+        """What is to be learnt: these very examples."""
+        return self
+
+    @property
+    def trained(self) -> int:
+        """The number of trained points (P)."""
+        return len(self.targets)
+
+    @property
+    def total(self) -> int:
+        """The number of all points, test points included."""
+        if self.gram is not None:
+            return len(self.gram)
+        return self.trained + (0 if self.test_inputs is None else len(self.test_inputs))
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs (C)."""
+        return 1 if self.targets.ndim == 1 else self.targets.shape[1]
+
+    def kernel(self) -> np.ndarray:
+        """K_μα = x_μ·x_α/dimension over all points, the trained ones first."""
+        if self.gram is not None:
+            return self.gram
+        x = self.all_inputs()
+        return x @ x.T / x.shape[1]
+
+    def all_inputs(self) -> np.ndarray:
+        """The inputs of all points (total × dimension), trained first; with a Gram matrix, some that have it."""
+        if self.gram is not None:
+            return covariance_root(self.gram) * np.sqrt(self.total)
+        if self.test_inputs is None:
+            return self.inputs
+        return np.concatenate([self.inputs, self.test_inputs])
+
+    @classmethod
+    def random(
+        cls, points: int, dimension: int, seed: int = 0, outputs: int = 1, test_points: int = 0
+    ) -> "Points":
+        """Inputs drawn from N(0, 1) and targets ±1 at random (for test points as well)."""
+        P, D = whole(1)(points, "Points.points"), whole(1)(dimension, "Points.dimension")
+        C, Q = whole(1)(outputs, "Points.outputs"), whole(0)(test_points, "Points.test_points")
+        rng = np.random.default_rng(whole(0)(seed, "Points.seed"))
+        x = rng.standard_normal((P + Q, D))
+        y = rng.choice([-1.0, 1.0], (P + Q, C))
+        y = y[:, 0] if C == 1 else y
+        if not Q:
+            return cls(x, y)
+        return cls(x[:P], y[:P], x[P:], y[P:])

@@ -1,0 +1,55 @@
+"""Structured inputs: eigenvalues of their covariance, and the target along each eigenvector."""
+
+import abc
+
+import numpy as np
+
+from learndyn.errors import ProblemError
+from learndyn.problem.checks import array, number, whole
+from learndyn.problem.part import Part, field
+
+
+class Covariance(Part, abstract=True):
+    """Base of the structured inputs: x ~ N(0, Λ) with eigenvalues λ_k, labels y = Σ_k w*_k x_k plus noise.
+
+    x_k is the input along the k-th eigenvector. Data with a spectrum have no dimension in the theory; widths, batches
+    and dataset sizes are then counts, not ratios.
+    """
+
+    @abc.abstractmethod
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues λ_k (modes) and target coefficients w*_ck (outputs × modes)."""
+
+
+class Spectrum(Covariance):
+    """Eigenvalues λ_k and target coefficients w*_k, one for each mode; for several outputs a row for each."""
+
+    eigenvalues: np.ndarray = field(array(1, minimum=0))
+    coefficients: np.ndarray = field(lambda value, name: array(np.ndim(value) or 1)(value, name))
+
+    def validate(self):
+        modes = len(self.eigenvalues)
+        if not self.eigenvalues.any():
+            raise ProblemError("Spectrum.eigenvalues", self.eigenvalues, "must have a positive sum")
+        if self.coefficients.shape[-1] != modes:
+            allowed = f"must have one entry per eigenvalue ({modes}) for each output"
+            raise ProblemError("Spectrum.coefficients", self.coefficients, allowed)
+
+    def arrays(self):
+        return self.eigenvalues, np.atleast_2d(self.coefficients)
+
+
+class PowerLaw(Covariance):
+    """λ_k = k^(−capacity) and w*_k² λ_k = k^(−capacity·source − 1) for k = 1 … modes (w*_k > 0).
+
+    In a linear model the loss falls as t^(−source); a source below 1 is a hard task.
+    """
+
+    capacity: float = field(number(above=1))
+    source: float = field(number(above=0))
+    modes: int = field(whole(1))
+
+    def arrays(self):
+        k = np.arange(1.0, self.modes + 1)
+        eigenvalues = k**-self.capacity
+        return eigenvalues, np.sqrt(k ** (-self.capacity * self.source - 1) / eigenvalues)[None]

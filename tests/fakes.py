@@ -100,7 +100,8 @@ class Bare(Theory):
     """A theory of no parts in particular."""
 
     name, summary, exactness, reference = "toy", "", "", ""
-    network, data, training = object, object, GradientDescent
+    network, task, supply, training = object, object, object, GradientDescent
+    understands = ("network", "data", "training")
     table, methods, simulators = (), (), ()
     template, demo_size, demo_seeds = Path(), 1, 1
 

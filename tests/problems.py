@@ -5,9 +5,11 @@ may be given ready instead, as `network`, `data` or `training`; its properties a
 
 `supply` is "stream", "dataset" or "population", and the data's other properties are called like the fields of these
 supplies; a linear map may have a `spectrum`, and the properties of a teacher flow begin with `teacher_`, but for
-`observations` and `chained`. Training has a `rate`, `steps` or a `time`, `momentum`, `weight_decay`, a `readout_rate`, a `loss`, a
-`criterion` and the `temperature` of Langevin noise; `noise` alone is that of the labels.
+`observations` and `chained`. Training has a `rate`, `steps` or a `time`, `momentum`, `weight_decay`, a `readout_rate`,
+a `loss`, a `criterion` and the `temperature` of Langevin noise; `noise` alone is that of the labels.
 """
+
+import dataclasses
 
 import numpy as np
 
@@ -193,17 +195,17 @@ def points(count=4, dimension=6, seed=1, outputs=1, test_points=0, classes=False
 def neural_ode(*, network=None, data=None, training=None, **properties):
     """A neural ODE in the field of the paper, by default with one fresh trajectory at every step.
 
-    `time` and `steps` are those of the flow, `epochs` the steps of training. `noise` is that of the student's flow.
+    `time` and `steps` are those of the flow, `epochs` the steps of training. `noise` is that of the student's flow. The
+    properties of the teacher's flow also change ready data.
     """
     if network is None:
         flow = _taken(properties, field=PAPER, control_ratio=0.75, time=1.0, steps=6)
         network = ld.NeuralODE(**flow, **_given(properties, FLOW))
+    flow = {TEACHER_FLOW[name]: x for name, x in _given(properties, TEACHER_FLOW).items()}
     if data is None:
-        given = _given(properties, TEACHER_FLOW)
-        teacher = ld.TeacherFlow(**{TEACHER_FLOW[name]: x for name, x in given.items()})
-        noise = _given(properties, ("noise",))  # that of the flow, if it is ready
-        data = _data(properties, "stream", teacher, {"dataset": {"examples": 2}})
-        properties |= noise
+        data = _data(properties, "stream", ld.TeacherFlow(**flow), {"dataset": {"examples": 2}})
+    elif flow:
+        data = dataclasses.replace(data, task=dataclasses.replace(data.task, **flow))
     if training is None:
         training = _training(properties, RULE_OF_FLOWS, 0.5, {"epochs": 4})
     return _problem(network, data, training, properties)

@@ -28,6 +28,8 @@ from learndyn.problem.activations.smooth import NAMED
 from learndyn.problem.kinds import kinds_of
 from learndyn.problem.network import Network
 from learndyn.problem.schedules import Constant, Schedule
+from learndyn.problem.supplies import Supply
+from learndyn.problem.tasks import Task
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -95,9 +97,7 @@ def test_the_table_in_the_readme_lists_the_theories():
     shown = [row for row in rows(PAGES["README.md"]) if words(row[0])]
     expected = []
     for theory in ld.theories():
-        parts = (theory.network, theory.data, theory.training)
-        combination = ", ".join(part.__name__ for part in parts)
-        facts = [combination, theory.summary, theory.exactness, theory.reference]
+        facts = [theory.combination, theory.summary, theory.exactness, theory.reference]
         expected.append([f"`{theory.name}`", *facts])
     assert shown == expected
 
@@ -126,7 +126,7 @@ def test_the_page_on_problem_files_has_every_kind_and_key():
         if len(row) == 3 and re.fullmatch(r"`[\w.]+`", row[0]) and words(row[1]):
             shown.setdefault(row[0].strip("`"), set(words(row[1])))
     expected = {}
-    for kind, cls in kinds_of(Network, Data, ld.Teacher, ld.GradientDescent, Schedule).items():
+    for kind, cls in kinds_of(Network, Supply, Task, ld.GradientDescent, Schedule).items():
         _, _, constructor = kind.partition(".")
         make = getattr(cls, constructor) if constructor else cls
         # A random network takes its teacher from the data.

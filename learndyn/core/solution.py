@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from learndyn.core import storage
-from learndyn.core.conversion import from_version_1
+from learndyn.core.former_arrays import from_version_1
 from learndyn.core.curves import Curves
 from learndyn.core.evidence import Evidence, to_json
 from learndyn.core.symmetry_words import escape_time
@@ -23,6 +23,7 @@ from learndyn.problem.problem import Problem
 KEYS = {
     1: ("problem", "evidence", "attributes", "converged", "diverged_at"),
     2: ("problem", "evidence", "diverged_at", "attributes"),
+    3: ("problem", "evidence", "diverged_at", "attributes"),
 }
 """The texts in a file, by the version of its format, in the order in which their checksum takes them."""
 
@@ -162,7 +163,7 @@ def load(path: str | Path) -> Solution:
     Raises `FileError` if there is no such file, or it is not such a solution, or it is damaged.
     """
     stored = storage.load(path, "solution", KEYS)
-    problem = storage.problem_in(path, stored.texts["problem"])
+    problem = storage.problem_in(path, stored.texts["problem"], stored.version)
     evidence = json.loads(stored.texts["evidence"])
     data = stored.data
     if stored.version == 1:

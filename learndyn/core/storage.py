@@ -16,12 +16,14 @@ import numpy as np
 import xarray as xr
 
 from learndyn.core.evidence import to_json
+from learndyn.core.former_problems import with_task
 from learndyn.errors import FileError, LearndynError
 from learndyn.files import write_atomically
 from learndyn.problem.problem import Problem
 
-VERSION = 2
-"""Of the files that are written. Version 1 is that of learndyn 0.1, in which axes of length one were left out."""
+VERSION = 3
+"""Of the files that are written. Version 1 is that of learndyn 0.1, in which axes of length one were left out; up to
+version 2, that of learndyn 0.2, supplies and networks held the task."""
 VISIBLE = ("long_name", "units", "convention")
 """Attributes that other readers of NetCDF see."""
 
@@ -110,9 +112,11 @@ def is_of_kind(path: Path, kind: str) -> bool:
         return False
 
 
-def problem_in(path: str | Path, text: str) -> Problem:
-    """The problem that a file holds."""
+def problem_in(path: str | Path, text: str, version: int) -> Problem:
+    """The problem that a file of a version holds."""
     try:
+        if version < 3:
+            text = with_task(text)
         return Problem.from_text(text, f"the problem in {path}")
     except LearndynError as error:
         advice = "if another package defines this kind, import it first"

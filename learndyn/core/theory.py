@@ -187,12 +187,10 @@ def theories() -> list[Theory]:
 def theory_for(problem: Problem) -> Theory:
     """The one theory for a problem.
 
-    Raises `NoTheory` if there is none for the types of its parts, and `ProblemError` if the theories for these types
-    do not understand one of its fields.
+    Raises `NoTheory` if there is none for the types of its parts, or more than one, and `ProblemError` if the theories
+    for these types do not understand one of its fields.
     """
-    applying = _applying(problem)
-    foreign = {theory.name: foreign_fields(problem, theory.understands) for theory in applying}
-    fitting = [theory for theory in applying if not foreign[theory.name]]
+    fitting = _fitting(problem)
     if len(fitting) == 1:
         return fitting[0]
     asked = _combination(
@@ -203,17 +201,14 @@ def theory_for(problem: Problem) -> Theory:
         raise NoTheory(
             f"several theories fit {asked}: {names}; their `applies` must tell them apart"
         )
-    if applying:
-        nearest = min(applying, key=lambda theory: len(foreign[theory.name]))
-        raise refusal(problem, foreign[nearest.name][0], nearest.understands, nearest.name)
     rows = [f"  {theory.combination}" for theory in theories()]
     raise NoTheory(f"there is no theory for {asked}; there is one for\n" + "\n".join(rows))
 
 
-def _applying(problem: Problem) -> list[Theory]:
-    """The theories for the types of a problem's parts."""
+def _fitting(problem: Problem) -> list[Theory]:
+    """The theories for a problem; raises `ProblemError` if there are some for its types, but none understands it."""
     parts = (problem.network, problem.task, problem.data, problem.training)
-    return [
+    applying = [
         theory
         for theory in theories()
         if all(
@@ -221,6 +216,12 @@ def _applying(problem: Problem) -> list[Theory]:
         )
         and theory.applies(problem)
     ]
+    foreign = {theory.name: foreign_fields(problem, theory.understands) for theory in applying}
+    fitting = [theory for theory in applying if not foreign[theory.name]]
+    if applying and not fitting:
+        nearest = min(applying, key=lambda theory: len(foreign[theory.name]))
+        raise refusal(problem, foreign[nearest.name][0], nearest.understands, nearest.name)
+    return fitting
 
 
 def _combination(network: type, task: type, supply: type, training: type) -> str:
@@ -231,6 +232,6 @@ def _combination(network: type, task: type, supply: type, training: type) -> str
 
 @review
 def _review(problem: Problem) -> None:
-    """Refuse a new problem that a theory is for, but that it does not understand or does not cover."""
-    if _applying(problem):
-        theory_for(problem).check(problem)
+    """Refuse a new problem that the theories for its types do not understand, or do not cover."""
+    for theory in _fitting(problem):
+        theory.check(problem)

@@ -9,6 +9,9 @@ from learndyn.problem.part import Part, same
 from learndyn.problem.problem import SECTIONS, Problem
 
 
+TASK = "data.task"
+
+
 class ForeignField(NamedTuple):
     """A field that a theory does not understand, and whose value is not the default."""
 
@@ -21,7 +24,7 @@ def foreign_fields(problem: Problem, understands: tuple[str, ...]) -> list[Forei
     """The fields of a problem that are not understood.
 
     `understands` holds paths such as "training.momentum" or "data.task.spectrum"; a path stands for all that lies below
-    it. Fields without a default are always understood.
+    it. Fields without a default are always understood; those of the task are looked at one by one.
     """
     sections = [(getattr(problem, section), section) for section in SECTIONS]
     return [foreign for part, name in sections for foreign in _foreign(part, name, understands)]
@@ -50,7 +53,7 @@ def _foreign(part: Part, name: str, understands: tuple[str, ...]) -> Iterator[Fo
         if field.default is not dataclasses.MISSING:
             if not same(value, field.default):
                 yield ForeignField(path, value, field.default)
-        elif isinstance(value, Part):
+        elif path == TASK:
             yield from _foreign(value, path, understands)
 
 

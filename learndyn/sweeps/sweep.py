@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from learndyn.core import storage
-from learndyn.core.conversion import from_version_1
+from learndyn.core.former_arrays import from_version_1
 from learndyn.core.evidence import to_json, versions
 from learndyn.core.progress import progress_bar
 from learndyn.core.storage import Point
@@ -27,6 +27,7 @@ from learndyn.sweeps.store import Store
 KEYS = {
     1: ("axes", "problem", "over", "evidence"),
     2: ("problem", "over", "evidence", "attributes"),
+    3: ("problem", "over", "evidence", "attributes"),
 }
 """The texts in a file, by the version of its format."""
 
@@ -104,7 +105,7 @@ class Sweep:
 def load_sweep(path: str | Path) -> Sweep:
     """Read a sweep that `Sweep.save` wrote; also one of learndyn 0.1, in today's conventions."""
     stored = storage.load(path, "sweep", KEYS)
-    problem = storage.problem_in(path, stored.texts["problem"])
+    problem = storage.problem_in(path, stored.texts["problem"], stored.version)
     data = stored.data
     if stored.version == 1:
         data = from_version_1(data, theory_for(problem), problem)

@@ -62,7 +62,7 @@ def test_new_writes_a_problem_that_the_theory_solves(theory, learndyn, tmp_path,
     assert f"learndyn run {path.name}" in outcome.stdout
     problem = Problem.from_toml(path)
     assert isinstance(problem.network, theory.network)
-    assert isinstance(problem.data, theory.data)
+    assert isinstance(problem.data, theory.supply)
 
 
 def test_new_replaces_a_file_only_when_told_to(learndyn, tmp_path):

@@ -20,7 +20,7 @@ PROBLEMS = {
     ),
     "wide/points": ld.Problem(ld.Wide(2, "tanh"), ld.Points.random(3, 4, seed=0), TRAINING),
     "neural_ode/stream": ld.Problem(
-        ld.NeuralODE([[0, 0], [0, 0.8]], 1.0, 0.5, 3), ld.Stream(), TRAINING
+        ld.NeuralODE([[0, 0], [0, 0.8]], 1.0, 0.5, 3), ld.Stream(ld.TeacherFlow()), TRAINING
     ),
 }
 

@@ -214,8 +214,8 @@ def test_a_file_of_something_else_is_named_as_such(tmp_path):
 def test_a_file_of_a_later_format_says_so(tmp_path):
     make_theory().save(tmp_path / "a.nc")
     with netCDF4.Dataset(tmp_path / "a.nc", "a") as file:
-        file.format_version = 3
-    with pytest.raises(FileError, match="version 3, but this learndyn reads version 1 and 2"):
+        file.format_version = 9
+    with pytest.raises(FileError, match="version 9, but this learndyn reads version 1 and 2 and 3"):
         load(tmp_path / "a.nc")
 
 

@@ -1,4 +1,4 @@
-"""Files of learndyn 0.1 load in today's conventions, and sweeps and points are checked as solutions are."""
+"""Files of learndyn 0.1 and 0.2 load in today's conventions, and sweeps and points are checked as solutions are."""
 
 import json
 from pathlib import Path
@@ -51,6 +51,14 @@ def test_a_sweep_of_version_1_is_what_is_swept_today():
     assert old.axes == new.axes
 
 
+def test_a_solution_of_version_2_has_its_task_in_the_data():
+    old = ld.load(DATA / "neural-ode-0.2.nc")
+    seen = ld.Observations([0.2, 0.4], visible=0.8)
+    flow = ld.TeacherFlow(time=0.8, noise=0.1, observations=seen, chained=True)
+    assert old.problem.data == ld.Stream(flow, batch=1)
+    assert_same_arrays(old.data, ld.solve(old.problem).data)
+
+
 def test_a_solution_that_was_converted_saves_as_one_of_today(tmp_path):
     old = ld.load(DATA / "two-layer-0.1.nc")
     old.save(tmp_path / "new.nc")
@@ -90,7 +98,7 @@ def test_a_text_of_a_sweep_that_was_changed_is_noticed(saved, key):
 def test_a_sweep_of_a_later_version_says_so(saved):
     with netCDF4.Dataset(saved, "a") as file:
         file.format_version = 7
-    with pytest.raises(FileError, match="version 7, but this learndyn reads version 1 and 2"):
+    with pytest.raises(FileError, match="version 7, but this learndyn reads version 1 and 2 and 3"):
         ld.load_sweep(saved)
 
 
@@ -114,7 +122,7 @@ def test_a_point_comes_back_as_it_was_and_a_point_of_another_version_is_put_asid
     assert found.info == {"wall_time": 0.5}
     assert storage.load_point(tmp_path / "none.point", lambda: damaged.append(1)) is None
     assert not damaged
-    path.write_bytes(path.read_bytes().replace(b"point 2", b"point 1"))
+    path.write_bytes(path.read_bytes().replace(b"point 3", b"point 1"))
     assert storage.load_point(path, lambda: damaged.append(1)) is None
     assert damaged == [1]
 

@@ -34,7 +34,7 @@ def test_paths_name_all_fields_and_those_of_parts_within_parts():
 
 @pytest.mark.parametrize("path", ["training.learning_rte", "learning_rate", "training", ""])
 def test_an_unknown_path_is_refused_with_the_paths_there_are(path):
-    with pytest.raises(ProblemError, match=r"is no field .*training\.learning_rate"):
+    with pytest.raises(ProblemError, match=r"is not a field .*training\.learning_rate"):
         check_paths(two_layer(), [path])
 
 

@@ -35,7 +35,7 @@ registry.register(Fake(before=logged).in_place_of(registry._theories["two_layer/
 
 
 def problem() -> ld.Problem:
-    data = ld.Stream(teacher=ld.Teacher("erf", [[1.0]]))
+    data = ld.Stream(ld.Teacher("erf", [[1.0]]))
     network = ld.TwoLayer("erf", [[0.5]], [[0.1]])
     return ld.Problem(network, data, ld.GradientDescent(1.0, time=2.0))
 

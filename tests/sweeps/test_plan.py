@@ -69,7 +69,7 @@ def test_axes_with_the_same_last_word_have_the_whole_path():
 
 def test_an_axis_is_not_called_as_that_of_every_curve():
     network = ld.NeuralODE([[0, 0], [0, 0.8]], 0.75, 1.0, 4)
-    made = ld.Problem(network, ld.Stream(), ld.GradientDescent(0.5, steps=3))
+    made = ld.Problem(network, ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.5, steps=3))
     assert axes({"network.time": [1.0, 2.0]}, made)[0].name == "network.time"
 
 
@@ -160,7 +160,9 @@ def test_a_method_of_another_theory_and_a_problem_without_one_are_refused():
     problems = problems_of(linear(), axes({"network.richness": [1.0]}))
     with pytest.raises(ProblemError, match="method"):
         tasks_of(problems, ld.OrderParameterODE(), None, 0, True, None, None)
-    without = ld.Problem(ld.Wide(1, "tanh"), ld.Stream(), ld.GradientDescent(0.1, steps=3))
+    without = ld.Problem(
+        ld.Wide(1, "tanh"), ld.Stream(ld.LinearMap()), ld.GradientDescent(0.1, steps=3)
+    )
     with pytest.raises(NoTheory):
         tasks_of(np.array([without], dtype=object), None, None, 0, True, None, None)
 

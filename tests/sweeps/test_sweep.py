@@ -82,7 +82,7 @@ FIELDS = [
     ),
     (neural_ode(), {"network.adjoint": ["true", "truncated"], "network.steps": [2, 4]}),
     (neural_ode(), {"network.field.coefficients": [[[0, 0], [0, 0.5]], [[0, 0], [0, 0.8]]]}),
-    (neural_ode(), {"network.teacher_time": [None, 2.0], "network.confinement": ["linear", 1.0]}),
+    (neural_ode(), {"data.task.time": [None, 2.0], "network.confinement": ["linear", 1.0]}),
 ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.core.conversion import from_version_1
+from learndyn.core.former_arrays import from_version_1
 from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.families.deep_linear import node_numbers

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from tests.problems import PAPER
+from tests.problems import PAPER, neural_ode
 
 
 def network(**fields):
@@ -23,7 +23,7 @@ def network(**fields):
         ({"noise": -0.1}, r"noise = -0.1.*at least 0"),
         ({"initial_overlap": 1.2}, r"initial_overlap = 1.2.*at most √initial_norm = 1"),
         ({"initial_overlap": -0.8, "initial_norm": 0.5}, r"initial_overlap = -0.8.*0.707"),
-        ({"teacher_time": 0.55}, r"teacher_time = 0.55.*whole number of steps.*5.5 of them"),
+        ({"teacher_time": 0.55}, r"data.task.time = 0.55.*whole number of steps.*5.5 of them"),
         ({"field": [[0, 0], [0.4, 0]]}, r"columns 1 and up: the field must depend on the control"),
         ({"field": [[0, 0], [0, -0.4]]}, r"every entry must be at least 0"),
         ({"field": "q*m - q**2"}, r"'q\*m - q\*\*2'.*power series.*negative"),
@@ -36,27 +36,34 @@ def network(**fields):
 )
 def test_bad_values_are_refused_by_name(fields, words):
     with pytest.raises(ld.ProblemError, match=words):
-        network(**fields)
+        neural_ode(**{"steps": 10} | fields)
 
 
 @pytest.mark.parametrize(
     ("data", "training", "words"),
     [
-        (ld.Population(ld.TeacherFlow()), {}, r"use a Stream with a large batch"),
         (
             ld.Stream(ld.TeacherFlow(), batch_ratio=0.5),
             {},
-            r"data.batch_ratio = 0.5.*give batch instead",
+            r"data.batch_ratio = 0.5.*of data it understands task, batch\)",
         ),
-        (ld.Dataset(ld.TeacherFlow(), ratio=2.0), {}, r"data.ratio = 2.*give examples instead"),
-        (ld.Stream(ld.TeacherFlow(), noise=0.1), {}, r"data.noise = 0.1.*network.teacher_noise"),
-        (ld.Stream(ld.TeacherFlow()), {"momentum": 0.9}, r"training.momentum = 0.9.*left at 0"),
+        (
+            ld.Dataset(ld.TeacherFlow(), ratio=2.0),
+            {},
+            r"data.ratio = 2.*of data it understands task, examples, batch\)",
+        ),
+        (ld.Stream(ld.TeacherFlow(), noise=0.1), {}, r"data.noise = 0.1.*leave it at 0.0"),
+        (
+            ld.Stream(ld.TeacherFlow()),
+            {"momentum": 0.9},
+            r"training.momentum = 0.9.*leave it at 0.0",
+        ),
         (ld.Stream(ld.TeacherFlow()), {"noise": 0.1}, r"training.noise = 0.1"),
         (ld.Stream(ld.TeacherFlow()), {"loss": "sum"}, r"training.loss = 'sum'"),
         (
             ld.Stream(ld.TeacherFlow()),
             {"steps": None, "time": 3.0},
-            r"training.time = 3.*number of `steps`",
+            r"training.time = 3.*understands learning_rate, steps",
         ),
     ],
 )
@@ -65,15 +72,25 @@ def test_what_does_not_fit_is_refused(data, training, words):
         ld.Problem(network(), data, ld.GradientDescent(0.1, **({"steps": 5} | training)))
 
 
-def test_only_trajectories_are_chained_or_taken_in_turn():
-    deep = ld.DeepLinear(2, 1.0)
-    with pytest.raises(ld.ProblemError, match=r"data.chained = True.*only trajectories"):
-        ld.Problem(
-            deep,
-            ld.Stream(ld.TeacherFlow(chained=True), batch_ratio=1.0),
-            ld.GradientDescent(0.1, steps=5),
-        )
-    with pytest.raises(ld.ProblemError, match=r"Dataset.batch = 2.*must divide examples, 3"):
+def test_trajectories_are_for_neural_odes_and_a_population_of_them_has_no_theory():
+    training = ld.GradientDescent(0.1, steps=5)
+    for part, data in (
+        (ld.DeepLinear(2, 1.0), ld.Stream(ld.TeacherFlow(chained=True), batch_ratio=1.0)),
+        (network(), ld.Population(ld.TeacherFlow())),
+    ):
+        with pytest.raises(
+            ld.NoTheory, match="of TeacherFlow by GradientDescent; there is one for"
+        ):
+            ld.solve(ld.Problem(part, data, training))
+
+
+def test_chained_trajectories_cannot_be_reused():
+    with pytest.raises(ld.ProblemError, match=r"data.task.chained = True.*leave it at False"):
+        neural_ode(supply="dataset", chained=True)
+
+
+def test_batches_of_a_dataset_divide_it():
+    with pytest.raises(ld.ProblemError, match=r"Dataset.batch = 2.*must divide.* examples, 3"):
         ld.Dataset(ld.TeacherFlow(), examples=3, batch=2)
 
 
@@ -86,8 +103,10 @@ def test_only_trajectories_are_chained_or_taken_in_turn():
     ],
 )
 def test_problem_files_come_back(tmp_path, field, data):
-    made = network(field=field, confinement=ld.Formula("1 + z"), teacher_time=1.5, noise=0.1)
-    problem = ld.Problem(made, data, ld.GradientDescent(0.1, steps=5))
+    confinement = ld.Formula("1 + z")
+    problem = neural_ode(
+        field=field, confinement=confinement, steps=10, noise=0.1, data=data, teacher_time=1.5
+    )
     problem.to_toml(tmp_path / "problem.toml")
     assert ld.Problem.from_toml(tmp_path / "problem.toml") == problem
 

@@ -311,3 +311,11 @@ def test_particles_that_diverge_before_the_first_recorded_step_have_empty_curves
     found = ld.solve(asked, ld.Particles(samples=64, batches=2), save_at=[59, 60])
     assert found.diverged_at == 59
     assert found["Phi"].shape == (1, 0, 4, 0, 4)
+
+
+def test_stein_responses_of_few_samples_state_their_accuracy():
+    """Fewer samples than preactivations are kept: those of half the samples are then fewer."""
+    asked = problems.wide(activation="relu", count=2, steps=2)
+    solution = ld.solve(asked, ld.SampledLayers(samples=64, batches=2, responses="stein"))
+    assert {"prediction", "kernel"} <= solution.evidence["accuracy"].keys()
+    assert "preactivation" not in solution.evidence["accuracy"]

@@ -11,7 +11,7 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks import naive_deep_linear
 from benchmarks.timing import best, row
-from learndyn.families.deep_linear.setting import setting
+from learndyn.families.deep_linear.limit_numbers import limit_numbers
 from learndyn.problem.training import impulse_response
 
 
@@ -30,7 +30,7 @@ def solved(made: ld.Problem, form: str, **options):
 
 def against_plain_numpy(steps: int, repeat: int) -> None:
     made = problem(steps)
-    numbers, (kappa, _) = setting(made, 64), impulse_response(made.training, steps)
+    numbers, (kappa, _) = limit_numbers(made, 64), impulse_response(made.training, steps)
     plain = naive_deep_linear.test_losses(numbers, kappa, steps)[-1]
     # One thread for each of the two.
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):

@@ -18,7 +18,7 @@ def empty_history(size: int) -> np.ndarray:
 
 
 @compiled
-def _dot(x, y, size):
+def _dot(x: np.ndarray, y: np.ndarray, size: int) -> float:
     total = 0.0
     for j in range(size):
         total += x[j] * y[j]
@@ -26,13 +26,15 @@ def _dot(x, y, size):
 
 
 @compiled
-def _subtract(x, factor, y, size):
+def _subtract(x: np.ndarray, factor: float, y: np.ndarray, size: int) -> None:
     for j in range(size):
         x[j] -= factor * y[j]
 
 
 @compiled
-def accelerate(count, x, image, size, history):
+def accelerate(
+    count: int, x: np.ndarray, image: np.ndarray, size: int, history: np.ndarray
+) -> None:
     """Replace G(x), given as `image`, by a better next point; `count` numbers the calls of one iteration from 0.
 
     `history` holds orthonormal differences of residuals with the differences of images that belong to them and, in its

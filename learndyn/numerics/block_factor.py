@@ -33,16 +33,16 @@ class BlockFactor:
         size = len(covariance[-1])
         row = np.zeros((size, self.rank))
         for s, past in enumerate(self._rows):
-            known, end = self._columns[s], self._columns[s + 1]
-            if end > known:
-                rest = covariance[s] - row[:, :known] @ past[:, :known].T
-                row[:, known:end] = rest @ self._whiteners[s]
+            begin, end = self._columns[s], self._columns[s + 1]
+            if end > begin:
+                rest = covariance[s] - row[:, :begin] @ past[:, :begin].T
+                row[:, begin:end] = rest @ self._whiteners[s]
         rest = covariance[-1] - row @ row.T
         values, vectors = np.linalg.eigh(0.5 * (rest + rest.T))
         self._largest = max(self._largest, float(np.max(np.diagonal(covariance[-1]))))
-        kept = values > NEGLIGIBLE * self._largest
-        roots = np.sqrt(values[kept])
-        self._whiteners.append(vectors[:, kept] / roots)
-        self._columns.append(self.rank + int(kept.sum()))
-        self._rows.append(np.concatenate([row, vectors[:, kept] * roots], axis=1))
+        significant = values > NEGLIGIBLE * self._largest
+        roots = np.sqrt(values[significant])
+        self._whiteners.append(vectors[:, significant] / roots)
+        self._columns.append(self.rank + int(significant.sum()))
+        self._rows.append(np.concatenate([row, vectors[:, significant] * roots], axis=1))
         return self._rows[-1]

@@ -14,7 +14,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from learndyn.numerics.arcsin import angle
 
@@ -29,7 +29,7 @@ TINY = 1e-13
 """The square root of a pivot that vanishes. What it displaces is of this order."""
 
 
-def tolerance(dtype) -> float:
+def tolerance(dtype: np.dtype) -> float:
     """1−|r|, and pivots of correlation matrices, below this are zero to rounding."""
     return 4 * float(jnp.finfo(dtype).eps)
 
@@ -64,7 +64,9 @@ def cofactors(r: Float[Array, "6 p"]) -> tuple[Float[Array, "4 4 p"], Float[Arra
     return T, root * root
 
 
-def _vectors(S: Float[Array, "4 4 p"]):
+def _vectors(
+    S: Float[Array, "4 4 p"],
+) -> tuple[Float[Array, "4 4 p"], Float[Array, " p"], Bool[Array, " p"]]:
     """Four vectors (rows) with scalar products S, √det S, and whether S is singular to rounding."""
     columns, left, volume = [], jnp.ones_like(S[0]), jnp.ones_like(S[0, 0])
     singular = volume < 0
@@ -73,12 +75,12 @@ def _vectors(S: Float[Array, "4 4 p"]):
         largest = jnp.argmax(jnp.where(left > 0, diagonal, -1.0), axis=0)
         chosen = (np.arange(4)[:, None] == largest).astype(S.dtype)
         pivot = jnp.sum(chosen * diagonal, axis=0)
-        kept = pivot > tolerance(S.dtype)
-        singular = ~kept
-        root = jnp.sqrt(jnp.where(kept, pivot, 1.0))
-        column = jnp.where(kept, jnp.sum(chosen * S, axis=1) * left / root, TINY * chosen)
+        positive = pivot > tolerance(S.dtype)
+        singular = ~positive
+        root = jnp.sqrt(jnp.where(positive, pivot, 1.0))
+        column = jnp.where(positive, jnp.sum(chosen * S, axis=1) * left / root, TINY * chosen)
         S = S - column[:, None] * column
         left = left * (1 - chosen)
-        volume = volume * jnp.where(kept, root, TINY)
+        volume = volume * jnp.where(positive, root, TINY)
         columns.append(column)
     return jnp.stack(columns, axis=1), volume, singular

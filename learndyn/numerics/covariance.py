@@ -15,9 +15,9 @@ def covariance_root(C: np.ndarray, *, rank: bool = False) -> np.ndarray:
     than one matrix may be given, along leading axes, but not with `rank`.
     """
     values, vectors = np.linalg.eigh(C)
-    kept = values > NEGLIGIBLE * np.max(values, axis=-1, keepdims=True, initial=0.0)
-    F = vectors * np.sqrt(np.where(kept, values, 0.0))[..., None, :]
-    return F[:, kept] if rank else F
+    significant = values > NEGLIGIBLE * np.max(values, axis=-1, keepdims=True, initial=0.0)
+    F = vectors * np.sqrt(np.where(significant, values, 0.0))[..., None, :]
+    return F[:, significant] if rank else F
 
 
 def whitener(F: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from learndyn.numerics.arcsin import safe_inverse_root
 
@@ -19,10 +19,10 @@ def psd_factor(C: Float[Array, "n n"]) -> Float[Array, "n n"]:
     row = jnp.arange(n)
     smallest = n * jnp.finfo(C.dtype).eps * jnp.diagonal(C)
 
-    def column(S, j):
+    def column(S: Float[Array, "n n"], j: Int[Array, ""]):
         pivot = S[j, j]
-        kept = pivot > smallest[j]
-        scale = safe_inverse_root(jnp.where(kept, pivot, 0.0))
+        significant = pivot > smallest[j]
+        scale = safe_inverse_root(jnp.where(significant, pivot, 0.0))
         L_j = jnp.where(row >= j, S[:, j] * scale, 0.0)
         return S - jnp.outer(L_j, L_j), L_j
 

@@ -14,7 +14,7 @@ ROOM = 64
 
 
 @compiled
-def _project_out(Q, count, lengths, r):
+def _project_out(Q: np.ndarray, count: int, lengths: np.ndarray, r: np.ndarray) -> None:
     """r ← r − Q^⊤Q r for `count` orthonormal rows; row i is zero from lengths[i] on."""
     for i in range(0, count, 4):
         q0, q1, q2, q3 = Q[i], Q[i + 1], Q[i + 2], Q[i + 3]
@@ -30,7 +30,9 @@ def _project_out(Q, count, lengths, r):
 
 
 @compiled
-def _extend(Q, count, lengths, dimension, tolerance, x):
+def _extend(
+    Q: np.ndarray, count: int, lengths: np.ndarray, dimension: int, tolerance: float, x: np.ndarray
+) -> bool:
     """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
     r = x[:dimension].copy()
     _project_out(Q, count, lengths, r)
@@ -45,7 +47,7 @@ def _extend(Q, count, lengths, dimension, tolerance, x):
 
 
 @compiled
-def _add_four_rows(A, i, columns, y, x):
+def _add_four_rows(A: np.ndarray, i: int, columns: int, y: np.ndarray, x: np.ndarray) -> None:
     """x ← x + A^⊤y, of the rows i … i + 3."""
     a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
     y0, y1, y2, y3 = y[i], y[i + 1], y[i + 2], y[i + 3]
@@ -54,7 +56,16 @@ def _add_four_rows(A, i, columns, y, x):
 
 
 @compiled
-def _step_adjoint(A, rows, columns, keep, G, H, y, x):
+def _step_adjoint(
+    A: np.ndarray,
+    rows: int,
+    columns: int,
+    keep: float,
+    G: np.ndarray,
+    H: np.ndarray,
+    y: np.ndarray,
+    x: np.ndarray,
+) -> None:
     """A ← keep·A + Σ_c G_c H_c^⊤, and x ← x + A^⊤y while the rows are at hand."""
     for block in range(0, rows, 4):
         for i in range(block, block + 4):
@@ -69,7 +80,18 @@ def _step_adjoint(A, rows, columns, keep, G, H, y, x):
 
 
 @compiled
-def _momentum_step_adjoint(A, B, rows, columns, keep, beta, G, H, y, x):
+def _momentum_step_adjoint(
+    A: np.ndarray,
+    B: np.ndarray,
+    rows: int,
+    columns: int,
+    keep: float,
+    beta: float,
+    G: np.ndarray,
+    H: np.ndarray,
+    y: np.ndarray,
+    x: np.ndarray,
+) -> None:
     """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B, and x ← x + A^⊤y while the rows are at hand."""
     for block in range(0, rows, 4):
         for i in range(block, block + 4):
@@ -150,7 +172,9 @@ class Operator:
     vector p (zero if `target` is infinitely larger than `source`).
     """
 
-    def __init__(self, source, target, fresh: np.ndarray, origin: int, tolerance: float):
+    def __init__(
+        self, source: Space, target: Space, fresh: np.ndarray, origin: int, tolerance: float
+    ):
         self.source, self.target = source, target
         self.fresh, self.origin = fresh, origin
         self.A, self.B = np.zeros((0, 0)), None

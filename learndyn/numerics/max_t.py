@@ -36,12 +36,19 @@ References: Langsrud 2005 (rotation tests); Naiman and Priebe 2001 (the sampling
 """
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import stdtr, stdtrit
 
 from learndyn.numerics.statistics import mean_and_error
 
 
-def max_t_test(residuals, allowance: float, level: float, draws: int = 2000, further=None):
+def max_t_test(
+    residuals: Float[np.ndarray, "S points"],
+    allowance: float,
+    level: float,
+    draws: int = 2000,
+    further: Float[np.ndarray, " points"] | None = None,
+) -> tuple[float, float, float]:
     """The largest t-statistic of S × points `residuals`, its p-value and the number of looks.
 
     The equations are in the module's docstring. The number of looks, which depends weakly on t, is
@@ -74,7 +81,12 @@ def max_t_test(residuals, allowance: float, level: float, draws: int = 2000, fur
     return float(largest), float(-np.expm1(looks * np.log1p(-p_single))), looks
 
 
-def independent_looks(directions, p_single: float, draws: int, share=None) -> float:
+def independent_looks(
+    directions: Float[np.ndarray, "S points"],
+    p_single: float,
+    draws: int,
+    share: Float[np.ndarray, " points"] | None = None,
+) -> float:
     """n with 1 − (1 − p₁)^n = the measure of the union of double caps of measure p₁ each.
 
     With `share`, f of the module's docstring, it is the union of the events |u| ≥ c instead.

@@ -36,14 +36,14 @@ class QuasiNormals:
         """The columns `first` … `last` − 1, as an array (samples, last − first)."""
         if not 0 <= first <= last:
             raise ProblemError("columns", (first, last), "must be 0 ≤ first ≤ last")
-        found = np.empty((self.samples, last - first))
+        normals = np.empty((self.samples, last - first))
         for number in range(first // GROUP, -(-last // GROUP)):
             start = number * GROUP
             low, high = max(first, start), min(last, start + GROUP)
-            found[:, low - first : high - first] = self._group(number)[
+            normals[:, low - first : high - first] = self._group(number)[
                 :, low - start : high - start
             ]
-        return found
+        return normals
 
     def _group(self, number: int) -> np.ndarray:
         """The columns from number · GROUP on."""

@@ -6,15 +6,16 @@ of fields. Second derivatives are avoided by Stein's lemma, σ_a ⟨g''_a g_b⟩
 an activation with a kink is right too, if less accurate.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from learndyn.numerics.arcsin import root, safe_inverse_root
 from learndyn.numerics.relu import correlations
-from learndyn.numerics.rules import Rule
+from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.activations import Activation
 
 
@@ -30,14 +31,14 @@ class PairAverages(NamedTuple):
 
 
 def pair_averages(
-    student: Activation, teacher: Activation, C: Float[Array, "n n"], K: int, grid: Rule
+    student: Activation, teacher: Activation, C: Float[Array, "n n"], K: int, grid: GaussianRule
 ) -> PairAverages:
     """The averages that the equations need for student rows."""
     fields = _row_fields(C, grid)
     sigma, r = correlations(C)
     inverse = safe_inverse_root(jnp.diagonal(C))
 
-    def row(a):
+    def row(a: Int[Array, ""]):
         u_a, u = fields(a)
         g = _both(student, teacher, u, K)
         slope = _both(student.derivative, teacher.derivative, u, K)
@@ -51,13 +52,13 @@ def pair_averages(
 
 
 def pair_products(
-    student: Activation, teacher: Activation, C: Float[Array, "n n"], K: int, grid: Rule
+    student: Activation, teacher: Activation, C: Float[Array, "n n"], K: int, grid: GaussianRule
 ) -> Float[Array, "n n"]:
     """⟨g_a g_b⟩ for all fields."""
     fields = _row_fields(C, grid)
 
-    def rows(activation, indices):
-        def row(a):
+    def rows(activation: Activation, indices: Int[Array, " k"]):
+        def row(a: Int[Array, ""]):
             u_a, u = fields(a)
             return _both(student, teacher, u, K) @ (grid.weights * activation(u_a))
 
@@ -68,17 +69,24 @@ def pair_products(
     return jnp.concatenate(parts)
 
 
-def _row_fields(C, grid):
+def _row_fields(
+    C: Float[Array, "n n"], grid: GaussianRule
+) -> Callable[[Array], tuple[Array, Array]]:
     """The fields u_a (S) and u_b for all b (n×S) on the grid, as a function of a."""
     sigma, r = correlations(C)
     x, y = grid.points[:, 0], grid.points[:, 1]
 
-    def fields(a):
+    def fields(a: Int[Array, ""]):
         aside = root((1 - r[a]) * (1 + r[a]))
         return sigma[a] * x, sigma[:, None] * (r[a][:, None] * x + aside[:, None] * y)
 
     return fields
 
 
-def _both(student, teacher, u, K):
+def _both(
+    student: Callable[[Array], Array],
+    teacher: Callable[[Array], Array],
+    u: Float[Array, "n S"],
+    K: int,
+) -> Float[Array, "n S"]:
     return jnp.concatenate([student(u[:K]), teacher(u[K:])])

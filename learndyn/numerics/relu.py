@@ -84,13 +84,13 @@ def correlations(C: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Arra
 
 
 @jax.custom_jvp
-def _kappa(r):
+def _kappa(r: Float[Array, "..."]) -> Float[Array, "..."]:
     """√(1−r²) + r(π/2 + asin r), with slope π/2 + asin r; both are regular at r = ±1."""
     return root((1 - r) * (1 + r)) + r * (np.pi / 2 + arcsin(r))
 
 
 @_kappa.defjvp
-def _kappa_jvp(primals, tangents):
+def _kappa_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     (r,), (dr,) = primals, tangents
     return _kappa(r), (np.pi / 2 + arcsin(r)) * dr
 
@@ -116,7 +116,9 @@ def _second_moments(r: Float[Array, "m p"], size: int) -> Float[Array, "size siz
     return table * P + jnp.sum(terms, axis=2)
 
 
-def _square_from_sets(weight, r, K: int, size: int):
+def _square_from_sets(
+    weight: Float[Array, " n"], r: Float[Array, "n n"], K: int, size: int
+) -> Float[Array, "K K"]:
     """What the sets D of `size` fields add to `square`: the terms with {i, k} ∪ {c, d} = D."""
     # A set of four has no term with i = k, and so needs two students.
     students = 2 if size == 4 else 1

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Extrapolated(NamedTuple):
+class RichardsonLimit(NamedTuple):
     """The value at step 0, and how much the finest step changed it."""
 
     values: np.ndarray
     error: np.ndarray
 
 
-def richardson(sequence: Sequence, orders: Sequence[int] | None = None) -> Extrapolated:
+def richardson(sequence: Sequence, orders: Sequence[int] | None = None) -> RichardsonLimit:
     """The limit of values found with steps h, h/2, h/4, …, whose error is a series in the powers h^`orders`.
 
     Each further value removes one more power p, x ← (2^p x(h/2) − x(h))/(2^p − 1); the powers are 1, 2, 3, … unless
@@ -33,4 +33,4 @@ def richardson(sequence: Sequence, orders: Sequence[int] | None = None) -> Extra
         table = [
             (scale * fine - coarse) / (scale - 1) for coarse, fine in itertools.pairwise(table)
         ]
-    return Extrapolated(table[-1], np.abs(table[-1] - before))
+    return RichardsonLimit(table[-1], np.abs(table[-1] - before))

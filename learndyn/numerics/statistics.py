@@ -1,9 +1,10 @@
 """Means of samples, and how well they are known."""
 
 import numpy as np
+from jaxtyping import ArrayLike
 
 
-def mean_and_error(samples, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_error(samples: ArrayLike, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The mean over samples x_1 … x_n along an axis, and its standard error √(Σ(x − mean)²/(n(n − 1))).
 
     The error is NaN for a single sample, which says nothing about the spread.

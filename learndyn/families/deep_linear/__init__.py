@@ -1,22 +1,40 @@
-"""Deep linear networks from random initialisation: the limit of large width, data and dimension (`methods.py`, with the
-equations in `rows.py`, `residual.py`, `infinite_depth.py` and `innovation.py`) and the finite networks it describes
-(`finite.py`)."""
+"""Deep linear networks from random initialisation: the limit of large width, data and dimension, and finite networks.
+
+- `network.py`: the network and its problem; `problem_parts.py`: typed access to the parts of a problem
+- `solve.py`: the methods `Rows`, `Innovation` and `LayerNodes`, which solve the limit; the entrance
+- `limit_numbers.py`: the numbers of a problem that enter the limit equations
+- `equations/`: the row recursion (`feedforward.py`, `residual.py`, `infinite_depth.py` with `layer_time_sweeps.py`),
+  its adjoint (`feedforward_adjoint.py`), overlaps of two networks (`ensemble_overlaps.py`), the innovation basis
+  (`innovation.py`)
+- `row_recursion.py`, `growing_training.py`: the row recursion and the innovation basis on their way through training
+- `node_refinement.py`: infinite depth with as many nodes of the layer time as it needs
+- `observables.py`: the table of observables; `row_observables.py`: their values in a row recursion
+- `differentiable_losses.py`: the losses as a JAX function of the training rule
+- `finite.py`: finite networks in training; `ensemble_loss.py`: the loss of several networks averaged
+"""
 
 import math
 from pathlib import Path
 
+from learndyn.core.curves import Table
+from learndyn.core.method import Method
+from learndyn.core.record import Record
 from learndyn.core.theory import Theory, register
 from learndyn.families.deep_linear import finite
 from learndyn.families.deep_linear import solve as methods
 from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE
+from learndyn.families.deep_linear.problem_parts import network_of
 from learndyn.problem.data import Dataset, Population, Stream
+from learndyn.problem.problem import Problem
 from learndyn.problem.training import GradientDescent
 
 _folder = Path(__file__).parent
 
 
 class _Feedforward(Theory):
+    """Networks without skip connections."""
+
     network = DeepLinear
     training = GradientDescent
     exactness = "exact as D → ∞"
@@ -28,22 +46,24 @@ class _Feedforward(Theory):
     demo_seeds = 10
     size_symbol = "D"
 
-    def applies(self, problem):
-        return problem.network.skip is None
+    def applies(self, problem: Problem) -> bool:
+        return network_of(problem).skip is None
 
-    def automatic(self, problem, record):
+    def automatic(self, problem: Problem, record: Record) -> Method:
         return methods.automatic(problem, record)
 
 
 class _Residual(_Feedforward):
+    """Networks with skip connections."""
+
     methods = (methods.Rows, methods.Innovation, methods.LayerNodes)
     demo_size = 300
 
-    def applies(self, problem):
-        return problem.network.skip is not None
+    def applies(self, problem: Problem) -> bool:
+        return network_of(problem).skip is not None
 
-    def table_of(self, problem):
-        return INFINITE_TABLE if math.isinf(problem.network.depth) else TABLE
+    def table_of(self, problem: Problem) -> Table:
+        return INFINITE_TABLE if math.isinf(network_of(problem).depth) else TABLE
 
 
 for _data, _name, _summary in (

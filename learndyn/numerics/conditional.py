@@ -1,8 +1,8 @@
-"""Of four Gaussian variables, the probability that two are positive if the other two are zero.
+"""The probability that two of four Gaussian variables are positive, given that the other two are zero.
 
 It is ¼ + asin(ρ)/2π with the partial correlation ρ_cd|ab = −A_cd/√(A_cc A_dd), A = adj R. Averages over
 an orthant are sums of such probabilities, and are regular where R is singular; the single terms are
-not, and depend on how the singular matrix is approached. So all of them must belong to one and the
+not, and depend on how the singular matrix is approached. So all of them must belong to the
 same set of four vectors whose scalar products are R, to rounding. These are the rows of a Cholesky
 factor L with complete pivoting, in which pivots that vanish to rounding are replaced by a tiny
 number. With T the cofactors of L, A = T Tᵀ, and the angle between two rows of T is exact to rounding
@@ -26,7 +26,7 @@ _REST = np.array([[x for x in range(4) if x != i] for i in range(4)])
 _SIGN = (-1.0) ** np.add.outer(np.arange(4), np.arange(4))[..., None]
 
 TINY = 1e-13
-"""The square root of a pivot that vanishes. What it displaces is of this order."""
+"""The square root that replaces a vanishing pivot. It changes results by this order."""
 
 
 def tolerance(dtype: np.dtype) -> float:

@@ -19,7 +19,8 @@ from learndyn.numerics.arcsin import arcsin, inverse_root
 from learndyn.numerics.pairs import chunked, pairs, symmetric
 
 CHUNK, FEWEST = 32_768, 16
-"""Arcsines per pass of the loop over pairs, so that the temporaries stay in cache; but so many pairs at least."""
+"""A pass of the loop over pairs takes `CHUNK` arcsines, so that the temporaries stay in cache, but at least `FEWEST`
+pairs."""
 
 
 class ErfIntegrals(eqx.Module):

@@ -12,8 +12,8 @@ def psd_factor(C: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
     Column by column, from the Schur complement S: L_ij = S_ij/√S_jj. Where the pivot S_jj vanishes to rounding
     (S_jj ≤ n·eps·C_jj) the column is zero, and so is its derivative. The cut-off is below
-    `covariance.NEGLIGIBLE`, because a loss may be what is left: that of a student λ and a teacher ρ with ⟨(λ − ρ)²⟩ =
-    1e-13 would be zero.
+    `covariance.NEGLIGIBLE`, because the pivot may be a loss: with a larger cut-off, a student λ and a teacher ρ with
+    ⟨(λ − ρ)²⟩ = 1e-13 would have no loss.
     """
     n = C.shape[0]
     row = jnp.arange(n)

@@ -1,4 +1,4 @@
-"""Quasi-random standard normals in as many columns as are asked for, one after the other.
+"""Quasi-random standard normals, with any number of columns.
 
 Sobol' points fill few dimensions much more evenly than random ones do, but a set of them has a fixed number of
 dimensions, while a process in time needs one more at every step. Latin supercube sampling (Owen 1998) puts sets side by
@@ -22,7 +22,7 @@ class QuasiNormals:
     """`samples` rows of an unbounded matrix of standard normals.
 
     Column k depends on the seed sequence, on `samples` (a power of two) and on k only, however many columns are asked
-    for and in whichever order. Columns are made in groups when they are first needed, and kept.
+    for and in whichever order. Columns are drawn in groups when they are first needed, and stored.
     """
 
     def __init__(self, samples: int, seed_sequence: np.random.SeedSequence):
@@ -52,7 +52,7 @@ class QuasiNormals:
         return self._groups[number]
 
     def _drawn(self, number: int) -> np.ndarray:
-        # A slow import, which few need.
+        # Imported here, because it is slow and rarely needed.
         from scipy.stats import qmc
 
         seed = np.random.SeedSequence(
@@ -63,5 +63,5 @@ class QuasiNormals:
         uniform = points.random_base2(self.samples.bit_length() - 1)
         # Sobol' points may touch 0, where the inverse normal is infinite.
         normals = ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
-        # The first group, too, so that another seed sequence's may stand beside it.
+        # The first group is permuted too, so that it can stand beside that of another seed sequence.
         return normals[order.permutation(self.samples)]

@@ -35,7 +35,7 @@ WEIGHT = np.pi / 4 * _w * GRADING * _s ** (GRADING - 1) * np.sin(PHI)
 
 
 def _row(a: int | np.integer, b: int | np.integer) -> int:
-    """Where the correlation of a and b stands; 6 is the row of ones."""
+    """The row of the correlation of a and b; 6 is the row of ones."""
     return 6 if a == b else PAIRS.index((min(a, b), max(a, b)))
 
 
@@ -84,6 +84,7 @@ def _orthant4_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tu
 
 
 def _rest(r: Float[Array, "..."]) -> Float[Array, "..."]:
+    """1 − r²."""
     return (1 - r) * (1 + r)
 
 

@@ -3,7 +3,7 @@
 With standard deviations σ and correlation r the fields are u_a = σ_a x, u_b = σ_b (r x + √(1−r²) y), and the average is
 over a grid of independent standard normals (x, y): exponentially accurate for analytic activations, whatever the number
 of fields. Second derivatives are avoided by Stein's lemma, σ_a ⟨g''_a g_b⟩ = ⟨x g'_a g_b⟩ − r σ_b ⟨g'_a g'_b⟩, so that
-an activation with a kink is right too, if less accurate.
+activations with a kink are treated correctly too, though less accurately.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class PairAverages(NamedTuple):
 def pair_averages(
     student: Activation, teacher: Activation, C: Float[Array, "n n"], K: int, grid: GaussianRule
 ) -> PairAverages:
-    """The averages that the equations need for student rows."""
+    """The averages over two fields that the equations need, for the K student fields and all fields."""
     fields = _row_fields(C, grid)
     sigma, r = correlations(C)
     inverse = safe_inverse_root(jnp.diagonal(C))
@@ -89,4 +89,5 @@ def _both(
     u: Float[Array, "n S"],
     K: int,
 ) -> Float[Array, "n S"]:
+    """The student function of the first K fields and the teacher function of the others."""
     return jnp.concatenate([student(u[:K]), teacher(u[K:])])

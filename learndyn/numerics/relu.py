@@ -119,7 +119,7 @@ def _second_moments(r: Float[Array, "m p"], size: int) -> Float[Array, "size siz
 def _square_from_sets(
     weight: Float[Array, " n"], r: Float[Array, "n n"], K: int, size: int
 ) -> Float[Array, "K K"]:
-    """What the sets D of `size` fields add to `square`: the terms with {i, k} ∪ {c, d} = D."""
+    """The contribution to `square` of the sets D of `size` fields: the terms with {i, k} ∪ {c, d} = D."""
     # A set of four has no term with i = k, and so needs two students.
     students = 2 if size == 4 else 1
     every = itertools.combinations(range(r.shape[0]), size)

@@ -58,7 +58,7 @@ def cofactors(r: Float[Array, "6 p"]) -> tuple[Float[Array, "4 4 p"], Float[Arra
     minor = L[_REST[:, None, :, None], _REST[None, :, None, :]]
     (a, b, c), (d, e, f), (g, h, i) = jnp.moveaxis(minor, (2, 3), (0, 1))
     T = _SIGN * (a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
-    # The compiler may evaluate an expression anew, with other roundings, wherever it is used. The
+    # The compiler may evaluate an expression again, with other roundings, wherever it is used. The
     # operand of a matrix product it evaluates once, so that all pairs see the same vectors.
     T = (np.eye(16, dtype=L.dtype) @ T.reshape(16, -1)).reshape(T.shape)
     return T, root * root

@@ -2,7 +2,7 @@
 
 Row-by-row recursions spend their time here, bound by memory: each product reads its matrix once, four rows at a time,
 and where one matrix meets a row from the left and a column from the right, one pass serves both. A symmetric matrix is
-stored as its lower triangle; what lies above the diagonal is never read. `n` is the size of the leading block in use.
+stored as its lower triangle; entries above the diagonal are never read. `n` is the size of the leading block in use.
 """
 
 import numba

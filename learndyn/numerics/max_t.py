@@ -16,7 +16,7 @@ The rate of false alarms is then exact for Gaussian residuals and a = 0, whateve
 and however few the seeds, and lower for a > 0. The eigenvalues of the sample correlation matrix
 give no such test: S seeds show at most S − 1 of them, and counts of looks from them are too small.
 
-If what the samples are compared with was sampled too, with known standard errors e, the statistic is
+If the reference that the samples are compared with was sampled too, with standard errors e, the statistic is
 
     u = max(|mean r| − a, 0)/√(s² + e²),    s the standard error of the mean over the seeds,
 
@@ -53,8 +53,8 @@ def max_t_test(
 
     The equations are in the module's docstring. The number of looks, which depends weakly on t, is
     that at the largest t or, if that is smaller, at the t at which the verdict turns; there it is
-    most reliable, and p above `level` is approximate. `further` are the standard errors e of what
-    is not in the spread of the seeds, one per point. Every point must have a spread or an e.
+    most reliable, and p above `level` is approximate. `further` are the standard errors e that
+    do not show in the spread of the seeds, one per point. Every point must have a spread or an e.
     """
     S, points = residuals.shape
     if points == 0:

@@ -3,7 +3,7 @@
 Sobol' points fill few dimensions much more evenly than random ones do, but a set of them has a fixed number of
 dimensions, while a process in time needs one more at every step. Latin supercube sampling (Owen 1998) puts sets side by
 side, each with its own scrambling and its rows in random order: an average over S rows is as accurate as that over
-Sobol' points in what depends on the columns of one set, and no worse than a random one in what joins several.
+Sobol' points in terms that depend on the columns of one set, and no worse than a random one in terms that join several.
 """
 
 import numpy as np

@@ -15,7 +15,7 @@ from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
 from learndyn.numerics.callback import float64_callback
 
 Response = Float[np.ndarray, "steps steps"]
-Decay = PerStep = Float[np.ndarray, " steps"]
+Decay = StepValues = Float[np.ndarray, " steps"]
 
 
 def differentiable_losses(
@@ -38,13 +38,13 @@ def differentiable_losses(
                 return rows
         return recursion(kappa, d)
 
-    def read(rows: feedforward.RecursionRows) -> tuple[PerStep, PerStep]:
+    def read(rows: feedforward.RecursionRows) -> tuple[StepValues, StepValues]:
         diagonal = np.einsum("kii->ki", rows.pairs[: len(numbers.lam), feedforward.CG])
         test = per_step(numbers.omega @ diagonal) + numbers.outputs * numbers.noise**2
         train = test if numbers.data != DATASET else per_step(np.diag(rows.C_Delta))
         return test, train
 
-    def per_step(values: Float[np.ndarray, " n"]) -> PerStep:
+    def per_step(values: Float[np.ndarray, " n"]) -> StepValues:
         return values.reshape(-1, numbers.outputs).sum(axis=1)
 
     @jax.custom_vjp
@@ -52,7 +52,7 @@ def differentiable_losses(
         return float64_callback(lambda *rule: read(recursion(*rule)), (d.shape,) * 2, kappa, d)
 
     def forward(kappa: Float[Array, "steps steps"], d: Float[Array, " steps"]):
-        def function(*rule: np.ndarray) -> tuple[PerStep, PerStep]:
+        def function(*rule: np.ndarray) -> tuple[StepValues, StepValues]:
             rows = recursion(*rule)
             # The large matrices stay outside JAX: copying them through it would cost as much as the recursion.
             latest[:] = [(tuple(x.copy() for x in rule), rows)]
@@ -61,7 +61,7 @@ def differentiable_losses(
         return float64_callback(function, (d.shape,) * 2, kappa, d), (kappa, d)
 
     def backward(rule: tuple[Array, Array], bars: tuple[Array, Array]):
-        def function(kappa: Response, d: Decay, test_bar: PerStep, train_bar: PerStep):
+        def function(kappa: Response, d: Decay, test_bar: StepValues, train_bar: StepValues):
             const = feedforward.recursion_constants(numbers, kappa, d)
             return derivative(finished(kappa, d), const, test_bar, train_bar)
 

@@ -286,8 +286,7 @@ class DeepLinearTraining(StepByStep):
     def measure(self) -> dict[str, Any]:
         """The observables of the present step.
 
-        The test loss comes without the label noise, and for the alignment stands ⟨w*·v⟩; `finish` adds the parts that
-        are the same at all steps.
+        `test_loss` is the error without label noise and `alignment` is ⟨w*·v⟩; `finish` completes both.
         """
         spec, own = self.spec, self.fields[0][0]
         measured: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The deep linear network: what it is at finite size, with every scaling factor."""
+"""The deep linear network at finite size, with every scaling factor."""
 
 import math
 from typing import Any, NamedTuple

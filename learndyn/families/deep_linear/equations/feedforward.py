@@ -9,7 +9,7 @@ with M lower triangular and K strictly so. Its functions are H_u = ∂h/∂u, H_
 
     ⟨h(s) g(t)⟩ = ⟨h(s) r(t)⟩ + Σ_t' C_h(s, t') K(t, t'),    ⟨h(t) g(s)⟩ = ⟨u(t) g(s)⟩ + Σ_t' M(t, t') C_g(t', s).
 
-**Increments.** Backward fields are kept as g̃(0) = g(0), g̃(t) = (g(t) − g(0))/γ_0, that is g = Γ g̃: all numbers
+**Increments.** Backward fields are stored as g̃(0) = g(0), g̃(t) = (g(t) − g(0))/γ_0, that is g = Γ g̃: all numbers
 then stay of order one in the lazy limit γ_0 → 0, where g(t) − g(0) = O(γ_0) and differences of C_g would lose their
 digits. In these variables, with d(t) the decay of an undriven weight, `a` = (0, d(1), d(2), …), `b` = (1, (d(1) −
 1)/γ_0, …), and `mix(C)(t, s) = a_t a_s C(t, s) + a_t b_s C(t, 0) + b_t a_s C(0, s) + b_t b_s C(0, 0)`:

@@ -1,7 +1,7 @@
 """The row recursion of infinite depth: residual blocks of β² = β_0²/L as L → ∞, along the layer time τ = ℓ/L in [0, 1].
 
-The devices of `residual`, g = K h + ζ with ζ ~ N(0, Γ) for what lies above τ and h = M g + κ with κ ~ N(0, Σ) for what
-lies below, become functions of τ. To first order in β² its pairs *up* and *down* are
+The devices of `residual`, g = K h + ζ with ζ ~ N(0, Γ) for everything above τ and h = M g + κ with κ ~ N(0, Σ) for
+everything below, become functions of τ. To first order in β² its pairs *up* and *down* are
 
     −K' = β_0² (B + K A K),    −Γ' = β_0² (D_g + K D_h Kᵀ + K A Γ + Γ Aᵀ Kᵀ),
      M' = β_0² (A + M B M),     Σ' = β_0² (D_h + M D_g Mᵀ + M B Σ + Σ Bᵀ Mᵀ),

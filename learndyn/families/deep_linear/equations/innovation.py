@@ -17,8 +17,8 @@ Vectors of V have a coordinate for each direction and mode k of the inputs, scal
     Δ = 𝒵 Λ^½ v + σε,  h⁰ = Λ^½ 𝒵^⊤ Δ    (stream: Λv + Λ^½ ξ with new ξ ~ N(0, (C_v(t,t) + σ²)/α_B); population: Λv),
     h^{ℓ+1} = 𝒲^ℓ h^ℓ,    𝒲^ℓ: force γ_0 Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,    w_c: force γ_0 h^L_c,
 
-and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. What is appended at time t is a part of W(0) and has decayed
-by d(t) = Π (1 − ηλ).
+and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. A row or column appended at time t is a part of W(0), and has
+decayed by d(t) = Π (1 − ηλ).
 
 Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its
 length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory; n ≤ 2(T + 1) + 1 for each output and, in V, mode,

@@ -219,7 +219,7 @@ def _average_square(
     rule: GaussianRule,
 ) -> Float[Array, "K K"]:
     """⟨g'(u_i) g'(u_k) ε²⟩ over the points of a rule."""
-    u = rule.points @ psd_factor(C).T
+    u = jnp.asarray(rule.points) @ psd_factor(C).T
     g = jnp.concatenate([student(u[:, :K]), teacher(u[:, K:])], axis=1)
     slope = student.derivative(u[:, :K])
     return (slope * (rule.weights * (g @ s) ** 2)[:, None]).T @ slope

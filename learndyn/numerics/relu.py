@@ -129,11 +129,11 @@ def _square_from_sets(
     positions, counts = _splits(size)
     a, b = np.triu_indices(size, 1)
 
-    def terms(*D):
-        D = jnp.stack([jnp.asarray(x) for x in D])
-        w = weight[D]
-        moments = w[:, None] * w * _second_moments(r[D[a], D[b]], size)
-        return counts @ moments.reshape(size * size, -1)
+    def terms(*D: Array | np.ndarray) -> Array:
+        fields = jnp.stack([jnp.asarray(x) for x in D])
+        w = weight[fields]
+        moments = w[:, None] * w * _second_moments(r[fields[a], fields[b]], size)
+        return jnp.asarray(counts) @ moments.reshape(size * size, -1)
 
     values = chunked(terms, tuple(sets), CHUNK)
     i, k = sets[positions[:, 0]], sets[positions[:, 1]]

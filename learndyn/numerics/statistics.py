@@ -1,7 +1,7 @@
 """Means of samples and their standard errors."""
 
 import numpy as np
-from jaxtyping import ArrayLike
+from numpy.typing import ArrayLike
 
 
 def mean_and_error(samples: ArrayLike, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:

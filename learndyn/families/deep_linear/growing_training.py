@@ -127,11 +127,13 @@ class GrowingTraining(Progressing):
 
 def _losses(scalars: np.ndarray, numbers: LimitNumbers) -> dict[str, np.ndarray]:
     """The observables at single steps."""
-    test_loss, train_loss, *parts, overlap, target = scalars.T
-    losses = dict(zip(("bias", "width_variance", "data_variance"), parts, strict=True))
-    losses |= {
+    test_loss, train_loss, bias, width_variance, data_variance, overlap, target = scalars.T
+    losses = {
+        "bias": bias,
+        "width_variance": width_variance,
+        "data_variance": data_variance,
         "test_loss": test_loss,
-        "alignment": alignment(overlap, sum(parts, start=np.zeros_like(overlap)), target),
+        "alignment": alignment(overlap, bias + width_variance + data_variance, target),
     }
     return losses if numbers.data == POPULATION else losses | {"train_loss": train_loss}
 

@@ -11,7 +11,7 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks import naive_deep_linear
 from benchmarks.timing import best, row
-from learndyn.families.deep_linear.setting import setting
+from learndyn.families.deep_linear.limit_numbers import limit_numbers
 from learndyn.problem.weight_response import impulse_response
 
 
@@ -19,7 +19,9 @@ def problem(steps: int, depth: int = 4, rate=0.02, network=None, data=None) -> l
     """The setting of all measurements: L = 4, γ_0 = 0.7, ν = 0.6, α = 1.2, σ = 0.5, η = 0.02."""
     network = network or ld.DeepLinear(depth, 0.6, 0.7)
     return ld.Problem(
-        network, data or ld.Dataset(ld.LinearMap(), 0.5, 1.2), ld.GradientDescent(rate, steps=steps)
+        network,
+        data or ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.5),
+        ld.GradientDescent(rate, steps=steps),
     )
 
 
@@ -32,7 +34,7 @@ def solved(made: ld.Problem, form: str, **options):
 
 def against_plain_numpy(steps: int, repeat: int) -> None:
     made = problem(steps)
-    numbers, (kappa, _) = setting(made, 64), impulse_response(made.training, steps)
+    numbers, (kappa, _) = limit_numbers(made, 64), impulse_response(made.training, steps)
     plain = naive_deep_linear.test_losses(numbers, kappa, steps)[-1]
     # One thread for each of the two.
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
@@ -47,7 +49,7 @@ def against_plain_numpy(steps: int, repeat: int) -> None:
 def against_training() -> None:
     """One network at D = N = P = 1000, L = 4, for as many steps."""
     steps = 200
-    network, data = ld.DeepLinear(4, 1.0, 0.7), ld.Dataset(ld.LinearMap(), 0.5, 1.0)
+    network, data = ld.DeepLinear(4, 1.0, 0.7), ld.Dataset(ld.LinearMap(), ratio=1.0, noise=0.5)
     made = problem(steps, network=network, data=data)
     training = best(lambda: ld.simulate(made, 1000, 1, save_at=[0, steps]), 2)
     seconds = best(lambda: solved(made, "rows"), 3)

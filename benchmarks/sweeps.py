@@ -10,7 +10,7 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks import deep_linear, naive_deep_linear
 from benchmarks.timing import best, row
-from learndyn.families.deep_linear.setting import setting
+from learndyn.families.deep_linear.limit_numbers import limit_numbers
 from learndyn.problem.paths import changed
 from learndyn.problem.weight_response import impulse_response
 
@@ -46,7 +46,7 @@ def against_plain_numpy(steps: int) -> None:
     richness = np.linspace(0.3, 1.2, POINTS)
     over = {"network.richness": richness}
     problems = [changed(made, {"network.richness": gamma}) for gamma in richness]
-    numbers = [setting(problem, 64) for problem in problems]
+    numbers = [limit_numbers(problem, 64) for problem in problems]
     kappa, _ = impulse_response(made.training, steps)
 
     def plain():

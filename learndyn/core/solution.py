@@ -11,9 +11,9 @@ import pandas as pd
 import xarray as xr
 
 from learndyn.core import storage
-from learndyn.core.former_arrays import from_version_1
 from learndyn.core.curves import Curves
 from learndyn.core.evidence import Evidence, to_json
+from learndyn.core.former_arrays import from_version_1
 from learndyn.core.symmetry_words import escape_time
 from learndyn.core.theory import Theory, theory_for
 from learndyn.errors import UnknownObservable, nearest

@@ -8,7 +8,6 @@ from learndyn.errors import ProblemError
 from learndyn.problem.part import Part, same
 from learndyn.problem.problem import SECTIONS, Problem
 
-
 TASK = "data.task"
 
 

@@ -1,1 +1,1 @@
-"""What two families or more need: Gaussian integrals, factors, time grids, precision."""
+"""Numerical tools that several families share: Gaussian integrals, factors of covariances, time grids, precision."""

@@ -1,7 +1,7 @@
 """Anderson's acceleration of a fixed-point iteration x ← G(x), compiled.
 
 Past steps are combined so that the residual G(x) − x is smallest in the least-squares sense. For a linear G this is
-GMRES, which converges even where the iteration itself runs away.
+GMRES, which converges even where the iteration itself diverges.
 """
 
 import numpy as np
@@ -9,16 +9,17 @@ import numpy as np
 from learndyn.numerics.lower import compiled
 
 WINDOW = 20
-"""So many past steps are combined; then the history starts anew."""
+"""Number of past steps that are combined; then the history starts again."""
 
 
 def empty_history(size: int) -> np.ndarray:
-    """Room for the history of vectors of `size` numbers."""
+    """Zeros for the history of vectors of `size` numbers."""
     return np.zeros((WINDOW + 1, 2, size))
 
 
 @compiled
-def _dot(x, y, size):
+def _dot(x: np.ndarray, y: np.ndarray, size: int) -> float:
+    """x·y over the first `size` entries."""
     total = 0.0
     for j in range(size):
         total += x[j] * y[j]
@@ -26,13 +27,16 @@ def _dot(x, y, size):
 
 
 @compiled
-def _subtract(x, factor, y, size):
+def _subtract(x: np.ndarray, factor: float, y: np.ndarray, size: int) -> None:
+    """x ← x − factor·y, in the first `size` entries."""
     for j in range(size):
         x[j] -= factor * y[j]
 
 
 @compiled
-def accelerate(count, x, image, size, history):
+def accelerate(
+    count: int, x: np.ndarray, image: np.ndarray, size: int, history: np.ndarray
+) -> None:
     """Replace G(x), given as `image`, by a better next point; `count` numbers the calls of one iteration from 0.
 
     `history` holds orthonormal differences of residuals with the differences of images that belong to them and, in its

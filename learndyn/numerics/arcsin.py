@@ -6,7 +6,7 @@ Both functions reduce to asin(√z) = √z + z√z p(z) on 0 ≤ z ≤ ¼, throu
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 # The minimax polynomial (relative error 4e-18) of (asin(√z)/√z − 1)/z on [0, ¼], constant term first.
 COEFFICIENTS = (
@@ -26,7 +26,9 @@ COEFFICIENTS = (
 )
 
 
-def _assemble(root, z, large):
+def _assemble(
+    root: Float[Array, "..."], z: Float[Array, "..."], large: Bool[Array, "..."]
+) -> Float[Array, "..."]:
     """asin(root), or π/2 − 2 asin(root) where `large`, for root = √z."""
     p = COEFFICIENTS[-1]
     for c in COEFFICIENTS[-2::-1]:
@@ -45,7 +47,7 @@ def arcsin(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 @arcsin.defjvp
-def _arcsin_jvp(primals, tangents):
+def _arcsin_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
     return arcsin(x), dx * safe_inverse_root((1 - x) * (1 + x))
 
@@ -68,7 +70,7 @@ def angle(x: Float[Array, "..."], w: Float[Array, "..."]) -> Float[Array, "..."]
 
 
 @angle.defjvp
-def _angle_jvp(primals, tangents):
+def _angle_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     (x, w), (dx, dw) = primals, tangents
     safe = jnp.where(w > 0, w, 1.0)
     root = jnp.sqrt(safe)

@@ -3,10 +3,10 @@
 import numpy as np
 
 NEGLIGIBLE = 1e-13
-"""A sample vector whose new part has less than this share of its square brings no new direction.
+"""A sample vector adds no direction if its new part has less than this fraction of its square.
 
-Less than `covariance.NEGLIGIBLE`, because the vectors themselves are known to rounding and what is dropped is an error
-of L Lᵀ: for 80 vectors along a smooth path it is 1e-9 with 1e-13, 6e-9 with 1e-12.
+It is smaller than `covariance.NEGLIGIBLE`, because the vectors themselves are exact to rounding and a dropped part is
+an error of L Lᵀ: for 80 vectors along a smooth path it is 1e-9 with 1e-13, 6e-9 with 1e-12.
 """
 
 

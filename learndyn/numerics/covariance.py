@@ -5,19 +5,19 @@ import math
 import numpy as np
 
 NEGLIGIBLE = 1e-12
-"""A variance below this share of the largest is taken to be rounding: zero, or what is left of zero."""
+"""Variances below this fraction of the largest are taken to be zero up to rounding."""
 
 
 def covariance_root(C: np.ndarray, *, rank: bool = False) -> np.ndarray:
     """F with F Fᵀ = C: eigenvectors times √eigenvalues, columns that are orthogonal to each other.
 
-    Columns whose eigenvalue is not above `NEGLIGIBLE` times the largest are zero; with `rank` they are left out. More
-    than one matrix may be given, along leading axes, but not with `rank`.
+    Columns whose eigenvalue is not above `NEGLIGIBLE` times the largest are zero; with `rank` they are left out.
+    Several matrices may be given along leading axes, but not with `rank`.
     """
     values, vectors = np.linalg.eigh(C)
-    kept = values > NEGLIGIBLE * np.max(values, axis=-1, keepdims=True, initial=0.0)
-    F = vectors * np.sqrt(np.where(kept, values, 0.0))[..., None, :]
-    return F[:, kept] if rank else F
+    significant = values > NEGLIGIBLE * np.max(values, axis=-1, keepdims=True, initial=0.0)
+    F = vectors * np.sqrt(np.where(significant, values, 0.0))[..., None, :]
+    return F[:, significant] if rank else F
 
 
 def whitener(F: np.ndarray) -> np.ndarray:
@@ -33,8 +33,8 @@ def whitener(F: np.ndarray) -> np.ndarray:
 def lower_root(C: np.ndarray) -> np.ndarray:
     """L with L Lᵀ = C, lower triangular: L_ij = (C_ij − Σ_k<j L_ik L_jk)/L_jj.
 
-    A column is zero where its row adds no dimension: where what the rows before leave of the variance C_jj is not above
-    `NEGLIGIBLE` times it. Dividing by the root of rounding would make √ε of what should be zero.
+    A column is zero if its row adds no dimension: if the part of the variance C_jj that earlier rows do not explain is
+    at most `NEGLIGIBLE` times C_jj. Dividing by the root of a rounding error would turn a zero into √ε.
     """
     L = np.zeros_like(C)
     for j in range(len(C)):

@@ -1,15 +1,18 @@
-"""A large trained matrix whose updates of low rank are added a few steps at a time."""
+"""A large trained matrix whose low-rank updates are collected and added every few steps."""
 
 import numpy as np
+from jaxtyping import Float
 from scipy.linalg import get_blas_funcs
 
 (_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
 DELAY = 16
-"""Steps after which forces are added to the matrix."""
+"""Number of steps after which the collected forces are added to the matrix."""
 
 
-def rows_times(rows, matrix):
-    """`rows` @ `matrix`; a few rows one by one, because BLAS is slow at thin products of two matrices."""
+def rows_times(
+    rows: Float[np.ndarray, "c n"], matrix: Float[np.ndarray, "n m"]
+) -> Float[np.ndarray, "c m"]:
+    """`rows` @ `matrix`; up to four rows are multiplied one by one, because BLAS is slow at thin products."""
     if 1 < len(rows) <= 4:
         return np.stack([row @ matrix for row in rows])
     return rows @ matrix
@@ -18,11 +21,17 @@ def rows_times(rows, matrix):
 class DelayedMatrix:
     """A weight matrix W = a_0 W̄ + a_1 B̄ + Σ_s a_s g_s^⊤ h_s and its momentum B = b_1 B̄ + Σ_s b_s g_s^⊤ h_s.
 
-    The sums are over the forces g_s^⊤ h_s of the last steps. They are added to W̄ and B̄ every `DELAY` steps only,
-    because reading and writing a large matrix is what a step costs.
+    The sums are over the forces g_s^⊤ h_s of the last steps. They are added to W̄ and B̄ only every `DELAY` steps,
+    because most of the time of a step goes into reading and writing the large matrix.
+
+    - `initial`: W at the start
+    - `momentum`, `decay`: β and λ of the training rule
+    - `outputs`: the number of forces per step
     """
 
-    def __init__(self, initial, momentum: float, decay: float, outputs: int):
+    def __init__(
+        self, initial: Float[np.ndarray, "m n"], momentum: float, decay: float, outputs: int
+    ):
         self.W = initial.copy()
         self.B = np.zeros_like(initial) if momentum else None
         self.momentum, self.decay = momentum, decay
@@ -31,21 +40,28 @@ class DelayedMatrix:
         self.last = slice(0), 0.0
         self._restart()
 
-    def _restart(self):
+    def _restart(self) -> None:
         self.pending = 0
         self.a, self.b = np.zeros((2, 2 + len(self.g)))
         self.a[0] = self.b[1] = 1.0
 
-    def times(self, rows):
+    def times(self, rows: Float[np.ndarray, "c n"]) -> Float[np.ndarray, "c m"]:
         """W x for every row x."""
         B = None if self.B is None else self.B.T
         return self._applied(rows, self.W.T, B, self.h, self.g)
 
-    def transpose_times(self, rows):
+    def transpose_times(self, rows: Float[np.ndarray, "c m"]) -> Float[np.ndarray, "c n"]:
         """W^⊤ x for every row x."""
         return self._applied(rows, self.W, self.B, self.g, self.h)
 
-    def _applied(self, rows, W, B, inner, outer):
+    def _applied(
+        self,
+        rows: Float[np.ndarray, "c n"],
+        W: np.ndarray,
+        B: np.ndarray | None,
+        inner: np.ndarray,
+        outer: np.ndarray,
+    ) -> np.ndarray:
         n, a = self.pending, self.a
         result = a[0] * rows_times(rows, W)
         if B is not None:
@@ -54,7 +70,7 @@ class DelayedMatrix:
             result += (rows @ inner[:n].T * a[2 : n + 2]) @ outer[:n]
         return result
 
-    def move(self, g, h, eta):
+    def move(self, g: Float[np.ndarray, "c m"], h: Float[np.ndarray, "c n"], eta: float) -> None:
         """One step of training under the force g^⊤ h: B ← βB + η g^⊤h, W ← (1 − ηλ) W + B."""
         n, end = self.pending, self.pending + len(g)
         self.g[n:end], self.h[n:end] = g, h
@@ -67,13 +83,13 @@ class DelayedMatrix:
             self.settle()
 
     def value(self) -> np.ndarray:
-        """W as it is now; the pending forces stay pending, so that looking changes no digit of what follows."""
+        """The present W; the pending forces stay pending, so that reading W does not change later digits."""
         n, a = self.pending, self.a
         W = a[0] * self.W + (a[2 : n + 2, None] * self.g[:n]).T @ self.h[:n]
         return W if self.B is None else W + a[1] * self.B
 
     def retrain(self, momentum: float, decay: float) -> None:
-        """Go on with another momentum and decay."""
+        """Continue with another momentum and decay."""
         self.settle()
         if momentum and self.B is None:
             # Without momentum B is the force of the last step.
@@ -81,7 +97,7 @@ class DelayedMatrix:
             self.B = eta * self.g[rows].T @ self.h[rows]
         self.momentum, self.decay = momentum, decay
 
-    def settle(self):
+    def settle(self) -> Float[np.ndarray, "m n"]:
         """Add the pending forces to W̄ and B̄; returns W."""
         n, B, W = self.pending, self.B, self.W
         g, h, a, b = self.g[:n], self.h[:n], self.a, self.b
@@ -94,6 +110,11 @@ class DelayedMatrix:
         return self.W
 
 
-def _updated(M, factor, g, h):
+def _updated(
+    M: Float[np.ndarray, "m n"],
+    factor: float,
+    g: Float[np.ndarray, "c m"],
+    h: Float[np.ndarray, "c n"],
+) -> Float[np.ndarray, "m n"]:
     """factor·M + g^⊤h, in the memory of M."""
     return _gemm(1.0, h.T, g.T, beta=factor, c=M.T, trans_b=True, overwrite_c=True).T

@@ -13,13 +13,14 @@ the covariance C̃ = C − C_{·,ab} (1 + C_{ab,ab})⁻¹ C_{ab,·}: one downdat
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from learndyn.numerics.arcsin import arcsin, inverse_root
 from learndyn.numerics.pairs import chunked, pairs, symmetric
 
 CHUNK, FEWEST = 32_768, 16
-"""Arcsines per pass of the loop over pairs, so that the temporaries stay in cache; but so many pairs at least."""
+"""A pass of the loop over pairs takes `CHUNK` arcsines, so that the temporaries stay in cache, but at least `FEWEST`
+pairs."""
 
 
 class ErfIntegrals(eqx.Module):
@@ -48,14 +49,20 @@ class ErfIntegrals(eqx.Module):
     def square(self, C: Float[Array, "n n"], s: Float[Array, " n"], K: int) -> Float[Array, "K K"]:
         """Σ_cd s_c s_d ⟨g'_i g'_k g_c g_d⟩ for the first K fields i, k."""
 
-        def total(i, k):
+        def total(
+            i: Int[Array, " p"] | Int[np.ndarray, " p"], k: Int[Array, " p"] | Int[np.ndarray, " p"]
+        ) -> Float[Array, " p"]:
             return jnp.sum(arcsin(_tilted_sines(C, i, k)) * s[:, None], axis=1) @ s
 
         sums = chunked(total, pairs(K), max(FEWEST, CHUNK // C.shape[0] ** 2))
         return 2 / np.pi * symmetric(sums, K) * self.slopes(C, K)[:, :K]
 
 
-def _tilted_sines(C, a, b) -> Float[Array, "p n n"]:
+def _tilted_sines(
+    C: Float[Array, "n n"],
+    a: Int[Array, " p"] | Int[np.ndarray, " p"],
+    b: Int[Array, " p"] | Int[np.ndarray, " p"],
+) -> Float[Array, "p n n"]:
     """C̃_cd / √((1 + C̃_cc)(1 + C̃_dd)) for each of the pairs (a, b).
 
     C̃ = C − p pᵀ − q qᵀ, with p and q from the Cholesky factor of 1 + C_{ab,ab}.

@@ -9,7 +9,8 @@ By Stein's lemma the only averages needed for the force are those of two fields:
     I_3(a, b, c) = ⟨g'_a u_b g_c⟩ = C_ab ⟨g''_a g_c⟩ + C_bc ⟨g'_a g'_c⟩.
 
 Closed forms are known for erf with erf, relu with relu, and polynomials with polynomials. For all others the averages
-over two fields are taken on a grid, and ⟨g'_i g'_k ε²⟩ over the points of a `Rule`, pushed through a factor of C.
+over two fields are taken on a grid, and ⟨g'_i g'_k ε²⟩ over the points of a `GaussianRule`, multiplied by a factor of
+C.
 """
 
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from learndyn.numerics.factor import psd_factor
 from learndyn.numerics.pair_grid import pair_averages, pair_products
 from learndyn.numerics.polynomial import MAX_DEGREE, PolynomialIntegrals
 from learndyn.numerics.relu import ReluIntegrals
-from learndyn.numerics.rules import Rule, gaussian_rule
+from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.activations import Activation, Erf, Linear, Polynomial, Relu
 
 __all__ = [
@@ -34,14 +35,13 @@ __all__ = [
     "I4",
     "J2",
     "ErrorMoments",
-    "Rule",
     "closed_form",
     "error_moments",
-    "gaussian_rule",
     "loss",
     "rule_moments",
 ]
 
+Integrals = ErfIntegrals | ReluIntegrals | PolynomialIntegrals
 Matrix = Float[Array, "n n"] | Float[np.ndarray, "n n"]
 Vector = Float[Array, " n"] | Float[np.ndarray, " n"]
 
@@ -72,19 +72,19 @@ def error_moments(
     C: Matrix,
     s: Vector,
     students: int,
-    rule: Rule | None = None,
+    rule: GaussianRule | None = None,
     second_order: bool = True,
 ) -> ErrorMoments:
     """The averages of `ErrorMoments`, in closed form, or over the points of one replicate of a rule if one is given.
 
-    Without `second_order` the most expensive one, `square`, is not computed (gradient flow has no use for it).
+    Without `second_order` the most expensive one, `square`, is not computed (gradient flow does not need it).
     """
     C, s, K = jnp.asarray(C), jnp.asarray(s), students
     if rule is not None:
         products, slopes, curvatures = pair_averages(student, teacher, C, K, _grid(rule))
         total = loss(student, teacher, C, s, K, rule)
     else:
-        integrals = _known(student, teacher, K, len(s) - K)
+        integrals = _closed_form_integrals(student, teacher, K, len(s) - K)
         products, slopes = integrals.products(C), integrals.slopes(C, K)
         curvatures = integrals.curvatures(C, K)
         total = s @ products @ s / 2
@@ -104,13 +104,18 @@ def loss(
     C: Matrix,
     s: Vector,
     students: int,
-    rule: Rule | None = None,
+    rule: GaussianRule | None = None,
 ) -> Float[Array, ""]:
     """½⟨ε²⟩ alone. Rounding leaves about 1e-16 Σ|s_c s_d|, of either sign, where the error vanishes."""
     C, s = jnp.asarray(C), jnp.asarray(s)
     if rule is not None:
         return s @ pair_products(student, teacher, C, students, _grid(rule)) @ s / 2
-    return s @ _known(student, teacher, students, len(s) - students).products(C) @ s / 2
+    return (
+        s
+        @ _closed_form_integrals(student, teacher, students, len(s) - students).products(C)
+        @ s
+        / 2
+    )
 
 
 def rule_moments(
@@ -119,20 +124,20 @@ def rule_moments(
     C: Matrix,
     s: Vector,
     students: int,
-    rule: Rule,
+    rule: GaussianRule,
     second_order: bool = True,
 ) -> tuple[ErrorMoments, ErrorMoments]:
     """The averages over all replicates of a rule, and their standard errors from the spread of the replicates."""
 
-    def one(replicate):
+    def moments(replicate: GaussianRule):
         return error_moments(student, teacher, C, s, students, replicate, second_order)
 
-    every = jax.vmap(one)(rule)
+    of_replicates = jax.vmap(moments)(rule)
     count = rule.weights.shape[0]
     if count < 2:
         raise ProblemError("rule.replicates", count, "must be at least 2 for a standard error")
-    mean = jax.tree.map(lambda x: jnp.mean(x, axis=0), every)
-    error = jax.tree.map(lambda x: jnp.std(x, axis=0, ddof=1) / np.sqrt(count), every)
+    mean = jax.tree.map(lambda x: jnp.mean(x, axis=0), of_replicates)
+    error = jax.tree.map(lambda x: jnp.std(x, axis=0, ddof=1) / np.sqrt(count), of_replicates)
     return mean, error
 
 
@@ -161,31 +166,32 @@ def I4(activation: Activation, C: Matrix, a: int, b: int, c: int, d: int) -> Flo
     return integrals.fourth(C, a, b, c, d)
 
 
-def _one_activation(activation, C):
+def _one_activation(activation: Activation, C: Matrix) -> tuple[Integrals, Float[Array, "n n"]]:
+    """The closed forms of fields that all have the same activation, and their covariance C as a JAX array."""
     C = jnp.asarray(C)
-    return _known(activation, activation, len(C), 0), C
+    return _closed_form_integrals(activation, activation, len(C), 0), C
 
 
-def _known(student, teacher, K, M):
+def _closed_form_integrals(student: Activation, teacher: Activation, K: int, M: int) -> Integrals:
+    """The closed forms for K student and M teacher fields; refuses activations that have none."""
     integrals = _integrals(student, teacher, K, M)
     if integrals is None:
         allowed = (
-            "no closed form is known for this pair of student and teacher (erf with erf, relu with relu, polynomials "
-            f"up to degree {MAX_DEGREE}); give a rule, as from gaussian_rule"
+            "has no closed form for this student and teacher; closed forms exist for erf with erf, relu with relu and "
+            f"polynomials up to degree {MAX_DEGREE}. Pass a rule made by gaussian_rule instead"
         )
         raise ProblemError("activation", (student, teacher), allowed)
     return integrals
 
 
-def _integrals(student, teacher, K, M):
+def _integrals(student: Activation, teacher: Activation, K: int, M: int) -> Integrals | None:
     """The closed forms for K student and M teacher fields, or None."""
-    both = (student, teacher)
-    if all(isinstance(g, Erf) for g in both):
+    if isinstance(student, Erf) and isinstance(teacher, Erf):
         return ErfIntegrals()
-    if all(isinstance(g, Relu) for g in both):
+    if isinstance(student, Relu) and isinstance(teacher, Relu):
         return ReluIntegrals()
-    if all(isinstance(g, Linear | Polynomial) for g in both):
-        c, c_star = (jnp.asarray(g.coefficients) for g in both)
+    if isinstance(student, Linear | Polynomial) and isinstance(teacher, Linear | Polynomial):
+        c, c_star = jnp.asarray(student.coefficients), jnp.asarray(teacher.coefficients)
         terms = max(len(c), len(c_star))
         if terms <= MAX_DEGREE + 1:
             rows = [jnp.pad(x, (0, terms - len(x))) for x in (c, c_star)]
@@ -193,15 +199,27 @@ def _integrals(student, teacher, K, M):
     return None
 
 
-def _grid(rule: Rule) -> Rule:
+def _grid(rule: GaussianRule) -> GaussianRule:
+    """The grid of a rule for averages over two fields."""
     if rule.pairs is None:
-        raise ProblemError("rule.pairs", None, "missing; make the rule with gaussian_rule")
+        raise ProblemError(
+            "rule.pairs",
+            None,
+            "must be a grid for averages over two fields; make the rule with gaussian_rule",
+        )
     return rule.pairs
 
 
-def _average_square(student, teacher, C, s, K, rule):
+def _average_square(
+    student: Activation,
+    teacher: Activation,
+    C: Float[Array, "n n"],
+    s: Float[Array, " n"],
+    K: int,
+    rule: GaussianRule,
+) -> Float[Array, "K K"]:
     """⟨g'(u_i) g'(u_k) ε²⟩ over the points of a rule."""
-    u = rule.points @ psd_factor(C).T
+    u = jnp.asarray(rule.points) @ psd_factor(C).T
     g = jnp.concatenate([student(u[:, :K]), teacher(u[:, K:])], axis=1)
     slope = student.derivative(u[:, :K])
     return (slope * (rule.weights * (g @ s) ** 2)[:, None]).T @ slope

@@ -4,9 +4,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 
-def gram(vectors: np.ndarray, *, mean: bool = False, weights=None) -> np.ndarray:
+def gram(
+    vectors: np.ndarray, *, mean: bool = False, weights: Float[np.ndarray, " x"] | None = None
+) -> np.ndarray:
     """G_ab = Σ_x v_ax v_bx over the last axis, for all pairs of vectors: the other axes twice, (a …, b …).
 
     With `mean` it is the mean over x; with `weights` the sum of w_x v_ax v_bx.
@@ -20,9 +23,9 @@ def gram(vectors: np.ndarray, *, mean: bool = False, weights=None) -> np.ndarray
 
 
 def stacked(vectors: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """Arrays of `rows` vectors, recorded while their space grew, as (array, row, component): zero where it had not."""
+    """Arrays of `rows` vectors, recorded while their space grew, as (array, row, component), padded with zeros."""
     length = max((x.shape[1] for x in vectors), default=0)
-    found = np.zeros((len(vectors), rows, length))
-    for room, x in zip(found, vectors, strict=True):
-        room[:, : x.shape[1]] = x
-    return found
+    stack = np.zeros((len(vectors), rows, length))
+    for padded, x in zip(stack, vectors, strict=True):
+        padded[:, : x.shape[1]] = x
+    return stack

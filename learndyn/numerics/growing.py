@@ -1,7 +1,7 @@
-"""Growing spaces: an initially Gaussian matrix, known only as far as it has been asked.
+"""Growing spaces: an initially Gaussian matrix, of which only the answers to past queries are known.
 
-Applied to a vector orthogonal to all it has been applied to, a Gaussian matrix of infinite size gives a direction never
-seen before. An `Operator` is what its queries have revealed: an array that gains a row or a column with each new
+Applied to a vector orthogonal to all earlier ones, a Gaussian matrix of infinite size gives a direction never seen
+before. An `Operator` holds what its queries have revealed: an array that gains a row or a column with each new
 direction. Arrays keep spare room, in whole blocks of the four rows that the compiled products take at a time.
 """
 
@@ -10,11 +10,11 @@ import numpy as np
 from learndyn.numerics.lower import compiled, full_times_column, row_times_full
 
 ROOM = 64
-"""Directions by which a capacity grows."""
+"""Number of directions by which a capacity grows."""
 
 
 @compiled
-def _project_out(Q, count, lengths, r):
+def _project_out(Q: np.ndarray, count: int, lengths: np.ndarray, r: np.ndarray) -> None:
     """r ← r − Q^⊤Q r for `count` orthonormal rows; row i is zero from lengths[i] on."""
     for i in range(0, count, 4):
         q0, q1, q2, q3 = Q[i], Q[i + 1], Q[i + 2], Q[i + 3]
@@ -30,7 +30,9 @@ def _project_out(Q, count, lengths, r):
 
 
 @compiled
-def _extend(Q, count, lengths, dimension, tolerance, x):
+def _extend(
+    Q: np.ndarray, count: int, lengths: np.ndarray, dimension: int, tolerance: float, x: np.ndarray
+) -> bool:
     """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
     r = x[:dimension].copy()
     _project_out(Q, count, lengths, r)
@@ -45,7 +47,7 @@ def _extend(Q, count, lengths, dimension, tolerance, x):
 
 
 @compiled
-def _add_four_rows(A, i, columns, y, x):
+def _add_four_rows(A: np.ndarray, i: int, columns: int, y: np.ndarray, x: np.ndarray) -> None:
     """x ← x + A^⊤y, of the rows i … i + 3."""
     a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
     y0, y1, y2, y3 = y[i], y[i + 1], y[i + 2], y[i + 3]
@@ -54,7 +56,16 @@ def _add_four_rows(A, i, columns, y, x):
 
 
 @compiled
-def _step_adjoint(A, rows, columns, keep, G, H, y, x):
+def _step_adjoint(
+    A: np.ndarray,
+    rows: int,
+    columns: int,
+    keep: float,
+    G: np.ndarray,
+    H: np.ndarray,
+    y: np.ndarray,
+    x: np.ndarray,
+) -> None:
     """A ← keep·A + Σ_c G_c H_c^⊤, and x ← x + A^⊤y while the rows are at hand."""
     for block in range(0, rows, 4):
         for i in range(block, block + 4):
@@ -69,7 +80,18 @@ def _step_adjoint(A, rows, columns, keep, G, H, y, x):
 
 
 @compiled
-def _momentum_step_adjoint(A, B, rows, columns, keep, beta, G, H, y, x):
+def _momentum_step_adjoint(
+    A: np.ndarray,
+    B: np.ndarray,
+    rows: int,
+    columns: int,
+    keep: float,
+    beta: float,
+    G: np.ndarray,
+    H: np.ndarray,
+    y: np.ndarray,
+    x: np.ndarray,
+) -> None:
     """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B, and x ← x + A^⊤y while the rows are at hand."""
     for block in range(0, rows, 4):
         for i in range(block, block + 4):
@@ -98,7 +120,7 @@ class Space:
     """A growing space: `dimension` coordinates in use out of `capacity`, `modes` of them for each direction.
 
     Vectors have the length `capacity`, zeros at the end, so that they outlive a new direction; `reserve` makes room for
-    a whole step. `origins` says where each direction came from.
+    a whole step. `origins` tells where each direction came from.
     """
 
     def __init__(self, modes: int = 1):
@@ -108,14 +130,16 @@ class Space:
 
     @property
     def dimension(self) -> int:
+        """The number of coordinates in use."""
         return len(self.origins) * self.modes
 
     def reserve(self, directions: int) -> None:
+        """Make room for this many new directions."""
         while self.dimension + directions * self.modes > self.capacity:
             self.capacity += ROOM * self.modes
 
     def add(self, origin: int) -> slice:
-        """A new direction: where its coordinates are."""
+        """Add a direction; returns the positions of its coordinates."""
         self.origins.append(origin)
         return slice(self.dimension - self.modes, self.dimension)
 
@@ -128,6 +152,7 @@ class Basis:
         self.rows, self.lengths = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
 
     def reserve(self, vectors: int) -> None:
+        """Make room for this many new vectors."""
         rows = len(self.rows)
         while self.count + vectors > rows:
             rows += ROOM
@@ -144,13 +169,18 @@ class Basis:
 
 
 class Operator:
-    """An initially Gaussian matrix from `source` to `target`: what its queries have revealed of it, and its training.
+    """An initially Gaussian matrix A from `source` to `target`, as far as queries have revealed it, and its training.
 
-    A new direction of either space gets the tag `origin`; `fresh` are the coordinates of A^⊤p in it, for a new unit
-    vector p (zero if `target` is infinitely larger than `source`).
+    - `source`, `target`: the spaces
+    - `fresh`: the coordinates of A^⊤p in the new direction of `source`, for a new unit vector p; zero if `target` is
+      infinitely larger than `source`
+    - `origin`: the tag of the new directions of either space
+    - `tolerance`: the relative length below which the new part of a vector is dropped
     """
 
-    def __init__(self, source, target, fresh: np.ndarray, origin: int, tolerance: float):
+    def __init__(
+        self, source: Space, target: Space, fresh: np.ndarray, origin: int, tolerance: float
+    ):
         self.source, self.target = source, target
         self.fresh, self.origin = fresh, origin
         self.A, self.B = np.zeros((0, 0)), None
@@ -159,6 +189,7 @@ class Operator:
         self.force = self.last = None
 
     def reserve(self, queries: int) -> None:
+        """Make room for this many queries in each direction."""
         shape = self.target.capacity, self.source.capacity
         self.A = padded(self.A, shape)
         self.B = None if self.B is None else padded(self.B, shape)
@@ -181,7 +212,7 @@ class Operator:
                 self.B[: G.shape[1], : H.shape[1]] = G.T @ H
 
     def forward(self, x: np.ndarray) -> np.ndarray:
-        """A x; not between `step` and `adjoint`."""
+        """A x; must not be called between `step` and `adjoint`."""
         y = np.zeros(self.target.capacity)
         full_times_column(self.A, x, self.target.dimension, self.source.dimension, y)
         q = self.asked.extend(x)

@@ -2,16 +2,17 @@
 
 Row-by-row recursions spend their time here, bound by memory: each product reads its matrix once, four rows at a time,
 and where one matrix meets a row from the left and a column from the right, one pass serves both. A symmetric matrix is
-stored as its lower triangle; what lies above the diagonal is never read. `n` is the size of the leading block in use.
+stored as its lower triangle; entries above the diagonal are never read. `n` is the size of the leading block in use.
 """
 
 import numba
+import numpy as np
 
 compiled = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 
 
 @compiled
-def row_times_lower(x, A, n, out):
+def row_times_lower(x: np.ndarray, A: np.ndarray, n: int, out: np.ndarray) -> None:
     """out = x A, for A lower triangular."""
     for j in range(n):
         out[j] = 0.0
@@ -32,7 +33,7 @@ def row_times_lower(x, A, n, out):
 
 
 @compiled
-def lower_times_column(A, y, n, out):
+def lower_times_column(A: np.ndarray, y: np.ndarray, n: int, out: np.ndarray) -> None:
     """out = A y, for A lower triangular."""
     i = 0
     while i + 4 <= n:
@@ -56,7 +57,9 @@ def lower_times_column(A, y, n, out):
 
 
 @compiled
-def both_sides_of_lower(x, A, y, n, xA, Ay):
+def both_sides_of_lower(
+    x: np.ndarray, A: np.ndarray, y: np.ndarray, n: int, xA: np.ndarray, Ay: np.ndarray
+) -> None:
     """xA = x A and Ay = A y in one pass, for A lower triangular."""
     for j in range(n):
         xA[j] = 0.0
@@ -91,7 +94,9 @@ def both_sides_of_lower(x, A, y, n, xA, Ay):
 
 
 @compiled
-def symmetric_times_column(C, x, n, out, scratch):
+def symmetric_times_column(
+    C: np.ndarray, x: np.ndarray, n: int, out: np.ndarray, scratch: np.ndarray
+) -> None:
     """out = C x, for C symmetric and stored as its lower triangle."""
     both_sides_of_lower(x, C, x, n, out, scratch)
     for i in range(n):
@@ -99,7 +104,7 @@ def symmetric_times_column(C, x, n, out, scratch):
 
 
 @compiled
-def row_times_full(x, A, rows, columns, out):
+def row_times_full(x: np.ndarray, A: np.ndarray, rows: int, columns: int, out: np.ndarray) -> None:
     """out = x A, for the leading rows × columns block of A."""
     for j in range(columns):
         out[j] = 0.0
@@ -117,7 +122,9 @@ def row_times_full(x, A, rows, columns, out):
 
 
 @compiled
-def full_times_column(A, y, rows, columns, out):
+def full_times_column(
+    A: np.ndarray, y: np.ndarray, rows: int, columns: int, out: np.ndarray
+) -> None:
     """out = A y, for the leading rows × columns block of A."""
     i = 0
     while i + 4 <= rows:
@@ -138,7 +145,9 @@ def full_times_column(A, y, rows, columns, out):
 
 
 @compiled
-def add_outers_to_lower(A, x, y, u, v, n):
+def add_outers_to_lower(
+    A: np.ndarray, x: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray, n: int
+) -> None:
     """A += x ⊗ y + u ⊗ v on and below the diagonal."""
     for i in range(n):
         xi, ui = x[i], u[i]
@@ -147,7 +156,7 @@ def add_outers_to_lower(A, x, y, u, v, n):
 
 
 @compiled
-def add_outer_to_lower(A, x, y, n):
+def add_outer_to_lower(A: np.ndarray, x: np.ndarray, y: np.ndarray, n: int) -> None:
     """A += x ⊗ y on and below the diagonal."""
     for i in range(n):
         xi = x[i]
@@ -156,7 +165,7 @@ def add_outer_to_lower(A, x, y, n):
 
 
 @compiled
-def add_outer_to_symmetric(C, x, y, n):
+def add_outer_to_symmetric(C: np.ndarray, x: np.ndarray, y: np.ndarray, n: int) -> None:
     """The derivative of x C y with respect to the lower triangle that stores a symmetric C, added to C."""
     for i in range(n):
         xi, yi = x[i], y[i]
@@ -166,7 +175,7 @@ def add_outer_to_symmetric(C, x, y, n):
 
 
 @compiled
-def add_outer(A, x, y, rows, columns):
+def add_outer(A: np.ndarray, x: np.ndarray, y: np.ndarray, rows: int, columns: int) -> None:
     """A += x ⊗ y in the leading rows × columns block."""
     for i in range(rows):
         xi = x[i]

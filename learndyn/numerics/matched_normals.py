@@ -8,8 +8,8 @@ from learndyn.numerics.normals import QuasiNormals
 class MatchedNormals:
     """Columns of `samples` quasi-random normals with ⟨ε_a ε_b⟩ = δ_ab exactly, by Gram–Schmidt.
 
-    Means are not matched: signed copies of the samples do that. Beyond `samples` columns nothing is left to match, and
-    they are as drawn.
+    Means are not matched: signed copies of the samples do that. Columns beyond the first `samples` cannot be matched,
+    and stay as drawn.
     """
 
     def __init__(self, samples: int, seed: np.random.SeedSequence):
@@ -30,7 +30,7 @@ class MatchedNormals:
 
 
 def _matched(x: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """x made orthogonal to the basis and of mean square one; twice, against rounding."""
+    """x made orthogonal to the basis and scaled to mean square one; done twice against rounding."""
     x = x.copy()
     for _ in range(2):
         x -= (basis @ x / len(x)) @ basis

@@ -16,7 +16,7 @@ The rate of false alarms is then exact for Gaussian residuals and a = 0, whateve
 and however few the seeds, and lower for a > 0. The eigenvalues of the sample correlation matrix
 give no such test: S seeds show at most S − 1 of them, and counts of looks from them are too small.
 
-If what the samples are compared with was sampled too, with known standard errors e, the statistic is
+If the reference that the samples are compared with was sampled too, with standard errors e, the statistic is
 
     u = max(|mean r| − a, 0)/√(s² + e²),    s the standard error of the mean over the seeds,
 
@@ -36,18 +36,25 @@ References: Langsrud 2005 (rotation tests); Naiman and Priebe 2001 (the sampling
 """
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import stdtr, stdtrit
 
 from learndyn.numerics.statistics import mean_and_error
 
 
-def max_t_test(residuals, allowance: float, level: float, draws: int = 2000, further=None):
+def max_t_test(
+    residuals: Float[np.ndarray, "S points"],
+    allowance: float,
+    level: float,
+    draws: int = 2000,
+    further: Float[np.ndarray, " points"] | None = None,
+) -> tuple[float, float, float]:
     """The largest t-statistic of S × points `residuals`, its p-value and the number of looks.
 
     The equations are in the module's docstring. The number of looks, which depends weakly on t, is
     that at the largest t or, if that is smaller, at the t at which the verdict turns; there it is
-    most reliable, and p above `level` is approximate. `further` are the standard errors e of what
-    is not in the spread of the seeds, one per point. Every point must have a spread or an e.
+    most reliable, and p above `level` is approximate. `further` are the standard errors e that
+    do not show in the spread of the seeds, one per point. Every point must have a spread or an e.
     """
     S, points = residuals.shape
     if points == 0:
@@ -74,7 +81,12 @@ def max_t_test(residuals, allowance: float, level: float, draws: int = 2000, fur
     return float(largest), float(-np.expm1(looks * np.log1p(-p_single))), looks
 
 
-def independent_looks(directions, p_single: float, draws: int, share=None) -> float:
+def independent_looks(
+    directions: Float[np.ndarray, "S points"],
+    p_single: float,
+    draws: int,
+    share: Float[np.ndarray, " points"] | None = None,
+) -> float:
     """n with 1 − (1 − p₁)^n = the measure of the union of double caps of measure p₁ each.
 
     With `share`, f of the module's docstring, it is the union of the events |u| ≥ c instead.

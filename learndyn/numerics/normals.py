@@ -1,9 +1,9 @@
-"""Quasi-random standard normals in as many columns as are asked for, one after the other.
+"""Quasi-random standard normals, with any number of columns.
 
 Sobol' points fill few dimensions much more evenly than random ones do, but a set of them has a fixed number of
 dimensions, while a process in time needs one more at every step. Latin supercube sampling (Owen 1998) puts sets side by
 side, each with its own scrambling and its rows in random order: an average over S rows is as accurate as that over
-Sobol' points in what depends on the columns of one set, and no worse than a random one in what joins several.
+Sobol' points in terms that depend on the columns of one set, and no worse than a random one in terms that join several.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ class QuasiNormals:
     """`samples` rows of an unbounded matrix of standard normals.
 
     Column k depends on the seed sequence, on `samples` (a power of two) and on k only, however many columns are asked
-    for and in whichever order. Columns are made in groups when they are first needed, and kept.
+    for and in whichever order. Columns are drawn in groups when they are first needed, and stored.
     """
 
     def __init__(self, samples: int, seed_sequence: np.random.SeedSequence):
@@ -36,14 +36,14 @@ class QuasiNormals:
         """The columns `first` … `last` − 1, as an array (samples, last − first)."""
         if not 0 <= first <= last:
             raise ProblemError("columns", (first, last), "must be 0 ≤ first ≤ last")
-        found = np.empty((self.samples, last - first))
+        normals = np.empty((self.samples, last - first))
         for number in range(first // GROUP, -(-last // GROUP)):
             start = number * GROUP
             low, high = max(first, start), min(last, start + GROUP)
-            found[:, low - first : high - first] = self._group(number)[
+            normals[:, low - first : high - first] = self._group(number)[
                 :, low - start : high - start
             ]
-        return found
+        return normals
 
     def _group(self, number: int) -> np.ndarray:
         """The columns from number · GROUP on."""
@@ -52,7 +52,7 @@ class QuasiNormals:
         return self._groups[number]
 
     def _drawn(self, number: int) -> np.ndarray:
-        # A slow import, which few need.
+        # Imported here, because it is slow and rarely needed.
         from scipy.stats import qmc
 
         seed = np.random.SeedSequence(
@@ -63,5 +63,5 @@ class QuasiNormals:
         uniform = points.random_base2(self.samples.bit_length() - 1)
         # Sobol' points may touch 0, where the inverse normal is infinite.
         normals = ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
-        # The first group, too, so that another seed sequence's may stand beside it.
+        # The first group is permuted too, so that it can stand beside that of another seed sequence.
         return normals[order.permutation(self.samples)]

@@ -34,8 +34,8 @@ PHI = np.pi / 2 * _s**GRADING
 WEIGHT = np.pi / 4 * _w * GRADING * _s ** (GRADING - 1) * np.sin(PHI)
 
 
-def _row(a, b) -> int:
-    """Where the correlation of a and b stands; 6 is the row of ones."""
+def _row(a: int | np.integer, b: int | np.integer) -> int:
+    """The row of the correlation of a and b; 6 is the row of ones."""
     return 6 if a == b else PAIRS.index((min(a, b), max(a, b)))
 
 
@@ -77,17 +77,18 @@ def orthant4(r: Float[Array, "6 p"]) -> Float[Array, " p"]:
 
 
 @orthant4.defjvp
-def _orthant4_jvp(primals, tangents):
+def _orthant4_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     (r,), (dr,) = primals, tangents
     slope = pair_orthants(r) * safe_inverse_root(_rest(r)) / (2 * np.pi)
     return orthant4(r), jnp.sum(slope * dr, axis=0)
 
 
-def _rest(r):
+def _rest(r: Float[Array, "..."]) -> Float[Array, "..."]:
+    """1 − r²."""
     return (1 - r) * (1 + r)
 
 
-def _integral(r):
+def _integral(r: Float[Array, "6 p"]) -> Float[Array, " p"]:
     """P_4 by the integral along the path of the module's text.
 
     On it the partial covariance of c and d, times the determinant 1−t²r² of the pair ab, is
@@ -100,7 +101,7 @@ def _integral(r):
     rest = _rest(r)
     E_2, E_3 = jnp.sum(rest, axis=0), jnp.sum(T * T, axis=(0, 1))
 
-    def add(total, node):
+    def add(total: Float[Array, "6 p"], node: Float[Array, " 3"]):
         t, v, weight = node
         determinant = v**4 + t * (4 * v**3 + t * (E_2 * v**2 + t * (E_3 * v + t * E_4)))
         pair = t * t * rest + v * (2 * t + v)

@@ -1,5 +1,7 @@
 """Loops over pairs and sets of fields."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,9 @@ def symmetric(values: Float[Array, " p"], K: int) -> Float[Array, "K K"]:
     return values[np.maximum(where, where.T)]
 
 
-def chunked(function, indices: tuple[np.ndarray, ...], chunk: int):
+def chunked(
+    function: Callable[..., Array], indices: tuple[np.ndarray, ...], chunk: int
+) -> Float[Array, "*axes P"]:
     """`function(*indices)` for arrays of P indices, at most `chunk` at a time, so that memory stays bounded.
 
     `function` returns an array whose last axis has one entry per index.

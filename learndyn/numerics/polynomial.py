@@ -23,7 +23,7 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from learndyn.numerics.pairs import chunked, pairs, symmetric
 
@@ -70,7 +70,7 @@ class PolynomialIntegrals(eqx.Module):
         """The largest degree among the fields."""
         return self.coefficients.shape[1] - 1
 
-    def _moments(self, C) -> Float[Array, "n many"]:
+    def _moments(self, C: Float[Array, "n n"]) -> Float[Array, "n many"]:
         """H_a[m] = Σ_l c_l l!/(l−m)! ⟨u_a^{l−m}⟩, with ⟨u^{2k}⟩ = (2k−1)!! C_aa^k; zero beyond the degree."""
         variance = jnp.diagonal(C)
         columns = []
@@ -84,7 +84,7 @@ class PolynomialIntegrals(eqx.Module):
             columns.append(sum(terms, start=jnp.zeros_like(variance)))
         return jnp.stack(columns, axis=1)
 
-    def _average(self, C, rows, x, y):
+    def _average(self, C: Float[Array, "n n"], rows: int, x: int, y: int) -> Float[Array, "k n"]:
         """⟨f_a^{(x)} f_b^{(y)}⟩."""
         H = self._moments(C)
         total, power = jnp.zeros_like(C[:rows]), jnp.ones_like(C[:rows])
@@ -93,12 +93,19 @@ class PolynomialIntegrals(eqx.Module):
             power = power * C[:rows]
         return total
 
-    def _lines(self, j) -> list[tuple[int, int]]:
+    def _lines(self, j: int) -> list[tuple[int, int]]:
         """The (α, β) that j lines between c and d leave possible."""
         p = self.degree
         return [(x, y) for x in range(p) for y in range(p) if x + y + j <= p]
 
-    def _contraction(self, C, left, right, a, b) -> Float[Array, " p"]:
+    def _contraction(
+        self,
+        C: Float[Array, "n n"],
+        left: Float[Array, " n"] | Float[np.ndarray, " n"],
+        right: Float[Array, " n"] | Float[np.ndarray, " n"],
+        a: Int[Array, " p"] | Int[np.ndarray, " p"],
+        b: Int[Array, " p"] | Int[np.ndarray, " p"],
+    ) -> Float[Array, " p"]:
         """Σ_cd left_c right_d ⟨f'_a f'_b f_c f_d⟩ for each of the pairs (a, b)."""
         p = self.degree
         if p == 0:
@@ -132,7 +139,7 @@ def _double_factorial(k: int) -> int:
     return math.prod(range(1, k, 2))
 
 
-def _scaled_powers(x, degree: int) -> list:
+def _scaled_powers(x: Float[Array, "..."], degree: int) -> list:
     """x^m/m! for m = 0, …, degree."""
     powers = [jnp.ones_like(x)]
     for m in range(1, degree + 1):

@@ -84,13 +84,13 @@ def correlations(C: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Arra
 
 
 @jax.custom_jvp
-def _kappa(r):
+def _kappa(r: Float[Array, "..."]) -> Float[Array, "..."]:
     """√(1−r²) + r(π/2 + asin r), with slope π/2 + asin r; both are regular at r = ±1."""
     return root((1 - r) * (1 + r)) + r * (np.pi / 2 + arcsin(r))
 
 
 @_kappa.defjvp
-def _kappa_jvp(primals, tangents):
+def _kappa_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     (r,), (dr,) = primals, tangents
     return _kappa(r), (np.pi / 2 + arcsin(r)) * dr
 
@@ -116,8 +116,10 @@ def _second_moments(r: Float[Array, "m p"], size: int) -> Float[Array, "size siz
     return table * P + jnp.sum(terms, axis=2)
 
 
-def _square_from_sets(weight, r, K: int, size: int):
-    """What the sets D of `size` fields add to `square`: the terms with {i, k} ∪ {c, d} = D."""
+def _square_from_sets(
+    weight: Float[Array, " n"], r: Float[Array, "n n"], K: int, size: int
+) -> Float[Array, "K K"]:
+    """The contribution to `square` of the sets D of `size` fields: the terms with {i, k} ∪ {c, d} = D."""
     # A set of four has no term with i = k, and so needs two students.
     students = 2 if size == 4 else 1
     every = itertools.combinations(range(r.shape[0]), size)
@@ -127,11 +129,11 @@ def _square_from_sets(weight, r, K: int, size: int):
     positions, counts = _splits(size)
     a, b = np.triu_indices(size, 1)
 
-    def terms(*D):
-        D = jnp.stack([jnp.asarray(x) for x in D])
-        w = weight[D]
-        moments = w[:, None] * w * _second_moments(r[D[a], D[b]], size)
-        return counts @ moments.reshape(size * size, -1)
+    def terms(*D: Array | np.ndarray) -> Array:
+        fields = jnp.stack([jnp.asarray(x) for x in D])
+        w = weight[fields]
+        moments = w[:, None] * w * _second_moments(r[fields[a], fields[b]], size)
+        return jnp.asarray(counts) @ moments.reshape(size * size, -1)
 
     values = chunked(terms, tuple(sets), CHUNK)
     i, k = sets[positions[:, 0]], sets[positions[:, 1]]

@@ -2,11 +2,14 @@
 
 Up to three dimensions: a product of trapezoidal grids. For a function analytic in a strip the trapezoidal rule against
 a Gaussian weight converges exponentially in the number of points per axis, faster than Gauss–Hermite for functions such
-as tanh whose poles are near. Replicates are shifted grids, in another order along every axis: their mean is far more
-accurate than each of them, so that their spread is no measure of its error; compare with a coarser rule instead. Above
-three dimensions: Sobol' points with Owen's scrambling, through the inverse normal
-distribution, shifted and rotated so that their means vanish and their covariance is the identity. Every rule carries a
-second one, a two-dimensional grid, for averages over two fields only.
+as tanh whose poles are near. Replicates are grids with different shifts, in a different order along every axis. Their
+mean is far more accurate than each of them, so their spread does not measure its error; compare with a coarser rule
+instead.
+
+Above three dimensions: Sobol' points with Owen's scrambling, mapped by the inverse normal distribution, then shifted
+and rotated so that their means vanish and their covariance is the identity.
+
+Every rule carries a second rule, a two-dimensional grid, for averages over two fields only.
 """
 
 import functools
@@ -19,27 +22,28 @@ from scipy.special import ndtri
 from learndyn.errors import ProblemError
 
 GRID_DIMENSIONS = 3
+"""Rules are grids up to this many dimensions."""
 PAIR_POINTS = 40
 """Points per axis of the grid for averages over two fields."""
 WIDEST = 9.0
-"""Grids end here at the latest, where the normal density has fallen to 1e-18."""
+"""The largest half-width of a grid; the normal density has fallen to 1e-18 there."""
 
 
-class Rule(NamedTuple):
-    """Points and weights. With a leading axis for replicates, or without it for one replicate.
+class GaussianRule(NamedTuple):
+    """Points and weights of a quadrature rule, with a leading axis for replicates unless there is a single one.
 
-    It is a pytree: `jax.vmap` over a whole rule runs through its replicates.
+    It is a pytree, so that `jax.vmap` over a rule runs over its replicates.
     """
 
     points: Float[Array, "*replicates S n"] | Float[np.ndarray, "*replicates S n"]
     weights: Float[Array, "*replicates S"] | Float[np.ndarray, "*replicates S"]
-    pairs: "Rule | None" = None
-    """The rule for averages over two fields only, which a grid does far better."""
+    pairs: "GaussianRule | None" = None
+    """The rule for averages over two fields only, where a grid is far more accurate."""
 
-    def replicate(self, r: int) -> "Rule":
+    def replicate(self, r: int) -> "GaussianRule":
         """The r-th replicate alone."""
         pairs = None if self.pairs is None else self.pairs.replicate(r)
-        return Rule(self.points[r], self.weights[r], pairs)
+        return GaussianRule(self.points[r], self.weights[r], pairs)
 
 
 def gaussian_rule(
@@ -49,7 +53,7 @@ def gaussian_rule(
     seed: int,
     match_moments: bool = True,
     pair_points: int = PAIR_POINTS,
-) -> Rule:
+) -> GaussianRule:
     """`replicates` rules of about `points` points each for averages over n independent standard normals.
 
     Replicates are shifted grids (n ≤ 3; `seed` plays no part) or independent scrambles, whose spread is their error.
@@ -65,7 +69,7 @@ def gaussian_rule(
     return quasi_random_rule(n, points, replicates, seed, match_moments)._replace(pairs=pairs)
 
 
-def _grids(n: int, per_axis: int, replicates: int) -> Rule:
+def _grids(n: int, per_axis: int, replicates: int) -> GaussianRule:
     # Balances the tail beyond the grid, exp(−L²/2), with the aliasing error of a function whose poles are at distance
     # 3/2 from the real axis, exp(−2π·(3/2)/h), h = 2L/per_axis.
     end = min((3 * np.pi * per_axis) ** (1 / 3), WIDEST)
@@ -82,14 +86,14 @@ def _grids(n: int, per_axis: int, replicates: int) -> Rule:
         axes = np.meshgrid(*x.T, indexing="ij")
         all_points.append(np.stack([axis.ravel() for axis in axes], axis=-1))
         all_weights.append(functools.reduce(np.multiply.outer, w.T).ravel())
-    return Rule(np.stack(all_points), np.stack(all_weights))
+    return GaussianRule(np.stack(all_points), np.stack(all_weights))
 
 
 def quasi_random_rule(
     n: int, points: int, replicates: int, seed: int, match_moments: bool = True
-) -> Rule:
+) -> GaussianRule:
     """`replicates` independent scrambles of Sobol' points in n dimensions, 2^k of them with 2^k nearest to `points`."""
-    # A slow import, which few need.
+    # Imported here, because it is slow and rarely needed.
     from scipy.stats import qmc
 
     if match_moments and points < 4 * n:
@@ -109,4 +113,4 @@ def quasi_random_rule(
             z = z - z.mean(axis=0)
             z = z @ np.linalg.inv(np.linalg.cholesky(z.T @ z / S)).T
         sets.append(z)
-    return Rule(np.stack(sets), np.full((replicates, S), 1.0 / S))
+    return GaussianRule(np.stack(sets), np.full((replicates, S), 1.0 / S))

@@ -1,4 +1,4 @@
-"""When to record: linear and logarithmic grids of times."""
+"""Linear and logarithmic grids of times at which to record."""
 
 import numpy as np
 

@@ -11,8 +11,8 @@ import pandas as pd
 import xarray as xr
 
 from learndyn.core import storage
-from learndyn.core.former_arrays import from_version_1
 from learndyn.core.evidence import to_json, versions
+from learndyn.core.former_arrays import from_version_1
 from learndyn.core.progress import progress_bar
 from learndyn.core.storage import Point
 from learndyn.core.theory import theory_for

@@ -107,7 +107,7 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
     found = []
     for seed in range(SEEDS):
         with float64():
-            made = finite.spec(setting, size)
+            made = finite.finite_spec(setting, size)
             sources, networks, _ = finite.draw(made, seed, False)
             network, noise = networks[0][0], sources[0].at(0)[1]
             rows = []

@@ -11,7 +11,7 @@ import learndyn as ld
 from learndyn.core.curves import Quantity
 from learndyn.core.method import Ensemble
 from learndyn.core.theory import registered, theory_for
-from learndyn.families.deep_linear.finite import Descent, Networks, spec
+from learndyn.families.deep_linear.finite import DeepLinearTraining, Descent, finite_spec
 from learndyn.families.deep_linear.solve import Rows
 from tests import problems
 from tests.fakes import instead_of
@@ -20,7 +20,7 @@ PROBLEM = problems.deep_linear(depth=2, width=1.0, ratio=1.5, rate=0.05, steps=6
 NEW = Quantity("readout_length", ("step", "output"), "squared length of the readout w·w/N")
 
 
-class MeasuredNetworks(Networks):
+class MeasuredNetworks(DeepLinearTraining):
     """Deep linear networks with the line of measurement."""
 
     def measure(self):
@@ -32,7 +32,7 @@ class MeasuredDescent(Descent):
     """Descent on such networks."""
 
     def ensemble(self, problem, size, record) -> Ensemble:
-        known, made = super().ensemble(problem, size, record), spec(problem, size)
+        known, made = super().ensemble(problem, size, record), finite_spec(problem, size)
 
         def draw(seed):
             return MeasuredNetworks(problem, made, seed, False, len(record))

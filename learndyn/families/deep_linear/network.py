@@ -1,7 +1,7 @@
-"""The deep linear network: what it is at finite size, with every scaling factor."""
+"""The deep linear network at finite size, with every scaling factor."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,32 +10,36 @@ from learndyn.problem.checks import array, boolean, choice, number, optional, wh
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, field
+from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Supply
 from learndyn.problem.tasks import LinearMap
 
 
-def _width(value, name):
-    """A positive number (inf allowed), or one for each layer."""
+def _width(value: Any, name: str) -> float | np.ndarray:
+    """A positive number (inf is allowed), or one for each layer."""
     if np.ndim(value) == 0:
         return number(above=0, finite=False)(value, name)
     return array(1, above=0)(value, name)
 
 
 class ScaledSkip(Part):
-    """A residual branch whose scale falls with the depth: β = β_0/√L."""
+    """Residual branches whose scale falls with the depth: β = β_0/√L.
+
+    - `beta0`: β_0, at least 0
+    """
 
     beta0: float = field(number(minimum=0))
 
 
-def _skip(value, name):
-    """None, a branch scale, or a scaled one."""
+def _skip(value: Any, name: str) -> float | ScaledSkip | None:
+    """None, a branch scale β, or a `ScaledSkip`."""
     if value is None or isinstance(value, dict | Part):
         return optional(part(ScaledSkip))(value, name)
     return number(minimum=0)(value, name)
 
 
-def _depth(value, name):
-    """A whole number of layers, or inf."""
+def _depth(value: Any, name: str) -> float:
+    """A whole number of hidden layers, or inf."""
     return value if value == math.inf else whole(1)(value, name)
 
 
@@ -47,9 +51,18 @@ class DeepLinear(Network):
 
         f_c(x) = w_c·(W^{L−1}/√N_{L−1}) … (W^1/√N_1) W^0 x / (N_L γ_0),  y_c = w*_c·x/√D + σ ε_c,  c = 1 … `outputs`,
 
-    with w* ~ N(0, 1_D). `width` (ν_ℓ = N_ℓ/D) is one number or one for each layer; it may be inf. `richness` is γ_0;
-    with `parameterization="ntk"`, γ_0 = richness/√ν_L instead. `centered` subtracts the initial function: f → f − f
-    at the start. Gradient descent goes down ½ Σ_c ⟨(y_c − f_c)²⟩ with the raw rate N_L γ_0² η for all layers. With
+    with w* ~ N(0, 1_D).
+
+    - `depth`: L, the number of hidden layers; inf only with a `ScaledSkip`
+    - `width`: ν_ℓ = N_ℓ/D, one number or one for each layer; inf is allowed. A count of units N_ℓ if the data have a
+      spectrum.
+    - `richness`: γ_0; with `parameterization="ntk"`, γ_0 = richness/√ν_L. Default: 1.
+    - `outputs`: the number of outputs c. Default: 1.
+    - `centered`: whether the initial function is subtracted, f → f − f at the start. Default: False.
+    - `parameterization`: "mup" or "ntk". Default: "mup".
+    - `skip`: None, the scale β of the residual branches, or a `ScaledSkip`. Default: None.
+
+    Gradient descent goes down ½ Σ_c ⟨(y_c − f_c)²⟩ with the raw rate N_L γ_0² η for all layers. With
     the error vector v_c = w*_c − (√D/(N_L γ_0)) W^{0⊤} g^1_c (+ its initial value if centred), a step is
 
         h^0 = (√D/P) X^⊤Δ,  h^1 = W^0 h^0/√D,  h^{ℓ+1} = W^ℓ h^ℓ/√N_ℓ,  g^L_c = w_c,  g^ℓ = W^{ℓ⊤} g^{ℓ+1}/√N_ℓ,
@@ -75,14 +88,18 @@ class DeepLinear(Network):
     parameterization: str = field(choice("mup", "ntk"), default="mup")
     skip: float | ScaledSkip | None = field(_skip, default=None)
 
-    def validate(self):
+    def validate(self) -> None:
         if math.isinf(self.depth) and not isinstance(self.skip, ScaledSkip):
-            raise ProblemError("DeepLinear.depth", self.depth, "may be inf only with a ScaledSkip")
+            raise ProblemError(
+                "DeepLinear.depth",
+                self.depth,
+                "may be inf only with a ScaledSkip, such as skip=ScaledSkip(beta0=1.0)",
+            )
         if np.ndim(self.width) and np.size(self.width) != self.depth:
             allowed = f"must be one number, or one for each of the {self.depth} hidden layers"
             raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
         if self.parameterization == "ntk" and np.any(np.isinf(self.width)):
-            allowed = "must be finite with parameterization 'ntk', whose richness γ_0 falls with it"
+            allowed = "must be finite with parameterization 'ntk', where γ_0 = richness/√width"
             raise ProblemError("DeepLinear.width", np.asarray(self.width).tolist(), allowed)
         if self.skip is not None and len(np.unique(self.width)) > 1:
             allowed = "must be the same for all layers of a residual network"
@@ -131,25 +148,25 @@ class Sizes(NamedTuple):
     examples: int
 
 
-def sizes(problem, size: int) -> Sizes:
-    """The dimensions at `size` inputs; refuses what rounds to nothing, and infinite widths."""
-    network, data = problem.network, problem.data
+def sizes(problem: Problem, size: int) -> Sizes:
+    """The dimensions at `size` inputs; refuses infinite networks, and sizes at which something rounds to zero."""
+    network, data, spectrum = problem.network, problem.data, problem.task.spectrum
     if math.isinf(network.depth):
         allowed = "only finite networks can be trained; take a large depth instead of inf"
         raise ProblemError("network.depth", network.depth, allowed)
     if np.any(np.isinf(network.widths)):
         allowed = "only finite networks can be trained; take a large width instead of inf"
         raise ProblemError("network.width", network.width, allowed)
-    if data.task.spectrum is not None:
-        modes = len(data.task.spectrum.arrays()[0])
+    if spectrum is not None:
+        modes = len(spectrum.arrays()[0])
         if size != modes:
-            allowed = f"must be {modes}, the number of eigenvalues, where the data have a spectrum"
+            allowed = f"must be {modes}, the number of eigenvalues, where the task has a spectrum"
             raise ProblemError("size", size, allowed)
         amount = getattr(data, "batch", None) or getattr(data, "examples", None) or 0
         return Sizes(size, tuple(int(n) for n in network.widths), amount)
     ratio = getattr(data, "batch_ratio", None) or getattr(data, "ratio", None) or 0.0
     N, examples = tuple(round(nu * size) for nu in network.widths), round(ratio * size)
     if min(N) < 1 or (ratio and examples < 1):
-        allowed = "is too small: a layer, batch or dataset of this problem would round to nothing"
+        allowed = "is too small: a layer, a batch or the dataset would be empty after rounding"
         raise ProblemError("size", size, allowed)
     return Sizes(size, N, examples)

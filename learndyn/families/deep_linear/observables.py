@@ -1,9 +1,13 @@
 """The observables of a deep linear network, the same for every supply, for the limit and for finite networks."""
 
+from typing import Any
+
 import numpy as np
+from jaxtyping import Float
 
 from learndyn.core.curves import Quantity, Table
-from learndyn.families.deep_linear.setting import Setting
+from learndyn.families.deep_linear.limit_numbers import LimitNumbers
+from learndyn.problem.problem import Problem
 
 NOISY = "squared error without the half, label noise included"
 TWO = ("step", "output", "step2", "output2")
@@ -48,26 +52,32 @@ INFINITE_TABLE: Table = tuple(
 """The same at infinite depth, where layers are numbered by the layer time τ = ℓ/L."""
 
 
-def told(problem, form: str, made: Setting, edge: int | None) -> dict:
-    """The evidence that all methods give."""
-    found = {"form": form, "modes": len(made.lam), "edge_of_stability": edge}
+def common_evidence(
+    problem: Problem, form: str, numbers: LimitNumbers, edge: int | None
+) -> dict[str, Any]:
+    """The evidence that all methods give: the form of the equations, the modes, and the edge of stability."""
+    evidence: dict[str, Any] = {"form": form, "modes": len(numbers.lam), "edge_of_stability": edge}
     if problem.task.spectrum is not None:
-        found["exactness"] = "mean-field approximation at finite width and data"
+        evidence["exactness"] = "mean-field approximation at finite width and data"
     if edge is not None:
         text = (
-            f"training is at the edge of stability from step {edge}: its gradients turn round and hardly shrink, and "
-            "finite networks approach the limit slowly; a smaller learning rate avoids it"
+            f"training is at the edge of stability from step {edge}: its gradients change sign without shrinking, "
+            "and finite networks approach the limit slowly; use a smaller learning rate to avoid it"
         )
-        found["warnings"] = [text]
-    return found
+        evidence["warnings"] = [text]
+    return evidence
 
 
-def layers_of(made: Setting) -> dict[str, np.ndarray]:
-    """The labels of the layers."""
-    return {"layer": np.arange(1, made.depth + 1)}
+def layer_labels(numbers: LimitNumbers) -> dict[str, np.ndarray]:
+    """The labels 1 … L of the layers."""
+    return {"layer": np.arange(1, numbers.depth + 1)}
 
 
-def alignment(overlap, C_vv, target):
+def alignment(
+    overlap: Float[np.ndarray, "*steps"],
+    C_vv: Float[np.ndarray, "*steps"],
+    target: Float[np.ndarray, "*steps"] | np.floating | float,
+) -> Float[np.ndarray, "*steps"]:
     """Cosine between the function w* − v and the target w*, from ⟨w*·v⟩, ⟨v·v⟩ and ⟨w*·w*⟩; 0 for the zero function."""
     function = target - 2 * overlap + C_vv
     small = function <= 1e-24 * target
@@ -76,16 +86,20 @@ def alignment(overlap, C_vv, target):
     )
 
 
-def edge_of_stability(power, successive) -> int | None:
+def edge_of_stability(
+    power: Float[np.ndarray, " T"] | list[float],
+    successive: Float[np.ndarray, " T-1"] | list[float],
+) -> int | None:
     """The first step at which training oscillates and the oscillation hardly decays, or None.
 
     `power` is |h⁰(t)|² for all steps and `successive` h⁰(t)·h⁰(t−1), from t = 1: the gradient must have turned round
-    (cosine below −½) and kept nine tenths of its length. Finite networks approach the limit slowly there.
+    (a cosine below −½) without shrinking below nine tenths of its length. Finite networks approach the limit
+    slowly there.
     """
-    # Once training has converged, what is left is rounding.
+    # Once training has converged, the rest is rounding.
     power = np.maximum(power, 1e-13 * np.max(power))
     successive = np.asarray(successive)
     turned = successive < -0.5 * np.sqrt(power[1:] * power[:-1])
-    kept = (power[1:] > 0.81 * power[:-1]) & (power[1:] > 1e-12 * power.max())
-    found = np.flatnonzero(turned & kept)
-    return int(found[0]) + 1 if found.size else None
+    undamped = (power[1:] > 0.81 * power[:-1]) & (power[1:] > 1e-12 * power.max())
+    steps = np.flatnonzero(turned & undamped)
+    return int(steps[0]) + 1 if steps.size else None

@@ -2,161 +2,195 @@
 
 import abc
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from learndyn.core.curves import Curves
 from learndyn.core.memory import require_memory
 from learndyn.core.method import Method
-from learndyn.core.progressing import Report, of_states
+from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
 from learndyn.errors import NotConverged, NoTheory, ProblemError
+from learndyn.families.deep_linear.differentiable_losses import differentiable_losses
 from learndyn.families.deep_linear.equations.feedforward import memory as memory_of_rows
-from learndyn.families.deep_linear.gradient import losses_of
-from learndyn.families.deep_linear.innovation import GrowingTraining
-from learndyn.families.deep_linear.node_numbers import LAYER_TIMES, by_nodes
-from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE, told
-from learndyn.families.deep_linear.recursion import SHORT_WORK, RowRecursion, work
-from learndyn.families.deep_linear.setting import POPULATION, STREAM, Setting, setting
+from learndyn.families.deep_linear.growing_training import GrowingTraining
+from learndyn.families.deep_linear.limit_numbers import (
+    POPULATION,
+    STREAM,
+    LimitNumbers,
+    limit_numbers,
+)
+from learndyn.families.deep_linear.node_refinement import LAYER_TIMES, refine_nodes
+from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE, common_evidence
+from learndyn.families.deep_linear.row_recursion import SHORT_WORK, RowRecursion, work
 from learndyn.problem.checks import boolean, number, whole
 from learndyn.problem.part import field
+from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import impulse_response
 
 ROWS_WORK = 1.5e9
-"""Up to this much work the row recursion takes seconds, and it gives the responses too."""
+"""Up to this much work the row recursion takes seconds; it is then preferred, because it also gives the responses."""
 FEWER_BINS = 4
-"""A spectrum in fewer bins, by this factor, shows the accuracy of its grouping."""
+"""The accuracy of a grouped spectrum is measured against a solution with fewer bins by this factor."""
 RUNAWAY = 10.0
-"""A loss that has risen to this many times its start is on its way to divergence."""
+"""A loss that has risen to this many times its initial value is taken to be diverging."""
 SMALL_RICHNESS = 1e-2
-"""Below it, the innovation basis of a centred network loses digits that the row recursion keeps."""
+"""Below this γ_0, the innovation basis of a centred network loses digits that the row recursion keeps."""
 
 
-class Binned(Method, abstract=True):
-    """Base of the methods. A spectrum of more than `bins` eigenvalues is grouped into so many.
+class DeepLinearMethod(Method, abstract=True):
+    """Base of the methods.
 
-    It is then solved in a quarter of the bins, too: the difference is the stated accuracy.
+    - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many. It is then
+      solved a second time with a quarter of the bins, and the difference is the stated accuracy. Default: 64.
     """
 
     bins: int = field(whole(2), default=64)
 
-    def solve(self, problem, record, seed, report):
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         self.check(problem)
-        made = setting(problem, self.bins)
-        if not made.grouped:
-            return self.with_setting(problem, made, record, report)
-        curves = self.with_setting(problem, made, record, lambda done: report(0.7 * done))
+        numbers = limit_numbers(problem, self.bins)
+        if not numbers.grouped:
+            return self.solve_limit(problem, numbers, record, report)
+        curves = self.solve_limit(problem, numbers, record, lambda done: report(0.7 * done))
         if not curves.count:
             return curves
         few = max(self.bins // FEWER_BINS, 1)
-        coarse = self.with_setting(
-            problem, setting(problem, few), record, lambda done: report(0.7 + 0.3 * done)
+        coarse = self.solve_limit(
+            problem, limit_numbers(problem, few), record, lambda done: report(0.7 + 0.3 * done)
         )
         if coarse.count < curves.count:
             loss = curves["test_loss"]
             if not np.max(loss) > RUNAWAY * loss[0]:
                 step = record.at[coarse.count]
                 raise NotConverged(
-                    f"training diverges by step {step} with the spectrum in {few} bins, and not in {self.bins}: too "
-                    "few to know the limit; use more bins"
+                    f"training diverges by step {step} with the spectrum in {few} bins, but not in {self.bins}: the "
+                    "bins are too few to find the limit; use more bins"
                 )
-            # Both diverge, one a little earlier.
+            # Both solutions diverge, one of them a little earlier.
             curves = curves.cut(coarse.count)
         # The error of grouping modes falls as 1/bins² for a smooth spectrum and as 1/bins for a rough one: it is then
         # about a third of this difference.
         accuracy = curves.differences(coarse)
-        known = curves.evidence["accuracy"]
-        return curves.told(accuracy={n: known.get(n, 0.0) + x for n, x in accuracy.items()})
+        other_errors = curves.evidence["accuracy"]
+        return curves.told(
+            accuracy={name: other_errors.get(name, 0.0) + x for name, x in accuracy.items()}
+        )
 
-    def check(self, problem) -> None:
-        """Refuse what this method cannot solve."""
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem that this method cannot solve."""
         if math.isinf(problem.network.depth):
             name = type(self).__name__
             raise ProblemError("method", name, "must be LayerNodes for an infinitely deep network")
 
     @abc.abstractmethod
-    def with_setting(self, problem, made: Setting, record: Record, report: Report) -> Curves:
-        """The limit with the modes of a setting; its evidence has an accuracy."""
+    def solve_limit(
+        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
+    ) -> Curves:
+        """The limit with the modes in `numbers`; its evidence states an accuracy."""
 
-    def trace(self, problem, record):
-        """Test and train loss as a JAX function of the training rule: by the row recursion, whatever the method."""
+    def trace(self, problem: Problem, record: Record) -> dict[str, Any]:
+        """Test and train loss as a JAX function of the training rule, by the row recursion whatever the method."""
         if problem.network.branch is not None:
-            raise NoTheory("derivatives are not known for residual networks")
-        made, steps = setting(problem, self.bins), problem.training.steps
+            raise NoTheory("derivatives are not available for residual networks")
+        numbers, steps = limit_numbers(problem, self.bins), problem.training.steps
         # A gradient needs the finished matrices and their adjoints.
-        needed = 2.5 * memory_of_rows(made, steps)
+        needed = 2.5 * memory_of_rows(numbers, steps)
         require_memory(needed, "the gradient of a row recursion", "use fewer steps")
-        test, train = losses_of(made)(*impulse_response(problem.training, steps))
-        found = {"test_loss": test[record.at], "train_loss": train[record.at]}
-        return {n: found[n] for n in found if n == "test_loss" or made.data != POPULATION}
+        test, train = differentiable_losses(numbers)(*impulse_response(problem.training, steps))
+        losses = {"test_loss": test[record.at]}
+        return losses if numbers.data == POPULATION else losses | {"train_loss": train[record.at]}
 
 
-class Rows(Binned):
+class Rows(DeepLinearMethod):
     """The row recursion: correlations, responses, the decomposition of the loss, and gradients.
 
-    `ensembles` adds the error overlaps of networks that share the data or the initial weights only. The cost grows as
-    the third power of the steps.
+    - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many.
+      Default: 64.
+    - `ensembles`: whether to add the error overlaps of networks that share only the data or only the initial weights.
+      Default: False.
+
+    The cost grows as the third power of the steps.
     """
 
     ensembles: bool = field(boolean, default=False)
 
-    def check(self, problem):
+    def check(self, problem: Problem) -> None:
         super().check(problem)
         if self.ensembles and problem.network.branch is not None:
-            raise ProblemError("Rows.ensembles", True, "is not known for residual networks")
+            allowed = "must be False for residual networks, whose overlaps are not known"
+            raise ProblemError("Rows.ensembles", True, allowed)
 
-    def with_setting(self, problem, made, record, report):
-        recursion = RowRecursion(problem, made, int(record.last), self.ensembles)
+    def solve_limit(
+        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
+    ) -> Curves:
+        recursion = RowRecursion(problem, numbers, int(record.last), self.ensembles)
         return recursion.curves(record, of_states(report, record.last, 3))
 
-    def start(self, problem, seed=0):
+    def start(self, problem: Problem, seed: int = 0) -> Progressing:
         self.check(problem)
-        made = setting(problem, self.bins)
-        return RowRecursion(problem, made, problem.training.steps, self.ensembles)
+        numbers = limit_numbers(problem, self.bins)
+        return RowRecursion(problem, numbers, problem.training.steps, self.ensembles)
 
-    def pays_together(self, problems, record):
-        """Short recursions of one shape: what surrounds a recursion is done once."""
-        return self._of_one_shape(problems, record) is not None
+    def pays_together(self, problems: Sequence[Problem], record: Record) -> bool:
+        """Whether the recursions are short and of the same shape, so that preparing them once saves time."""
+        return self._numbers_of_one_shape(problems, record) is not None
 
-    def _of_one_shape(self, problems, record: Record) -> list[Setting] | None:
-        """The settings of problems that are best solved in the same memory, or None."""
+    def _numbers_of_one_shape(
+        self, problems: Sequence[Problem], record: Record
+    ) -> list[LimitNumbers] | None:
+        """The limit numbers of the problems if they are best solved in the same memory, or None."""
         if self.ensembles or any(problem.network.branch is not None for problem in problems):
             return None
         steps = int(record.last)
-        settings = [setting(problem, self.bins) for problem in problems]
-        short = all(not made.grouped and work(made, steps) <= SHORT_WORK for made in settings)
-        return settings if short and len({len(made.lam) for made in settings}) == 1 else None
+        all_numbers = [limit_numbers(problem, self.bins) for problem in problems]
+        if any(numbers.grouped or work(numbers, steps) > SHORT_WORK for numbers in all_numbers):
+            return None
+        same_modes = len({len(numbers.lam) for numbers in all_numbers}) == 1
+        return all_numbers if same_modes else None
 
-    def solve_many(self, problems, record, seed, wanted=None):
-        """One after the other in the same memory."""
-        settings = self._of_one_shape(problems, record)
-        if settings is None:
+    def solve_many(
+        self,
+        problems: Sequence[Problem],
+        record: Record,
+        seed: int,
+        wanted: Sequence[str] | None = None,
+    ) -> list[Curves]:
+        """One problem after the other, in the same memory."""
+        all_numbers = self._numbers_of_one_shape(problems, record)
+        if all_numbers is None:
             return super().solve_many(problems, record, seed, wanted)
-        responses: dict = {}
+        responses: dict[int, tuple] = {}
         curves, recursion = [], None
-        for problem, made in zip(problems, settings, strict=True):
+        for problem, numbers in zip(problems, all_numbers, strict=True):
             training = problem.training
             if id(training) not in responses:
-                responses[id(training)] = impulse_response(training, training.steps)
+                responses[id(training)] = impulse_response(training, problem.training.steps)
             response = responses[id(training)]
             if recursion is None:
-                recursion = RowRecursion(problem, made, int(record.last), response=response)
+                recursion = RowRecursion(problem, numbers, int(record.last), response=response)
             else:
-                recursion.begin(problem, made, response)
+                recursion.begin(problem, numbers, response)
             curves.append(recursion.curves(record, lambda step: None, wanted))
         return curves
 
 
-class Innovation(Binned):
-    """The innovation basis: long runs, losses and correlations.
+class Innovation(DeepLinearMethod):
+    """The innovation basis: losses and correlations of long runs, without responses.
 
-    `tolerance` is the relative size below which a new direction is dropped.
+    - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many.
+      Default: 64.
+    - `tolerance`: the relative length below which a new direction is dropped. Default: 1e-10.
     """
 
     tolerance: float = field(number(minimum=1e-14, maximum=1e-2), default=1e-10)
 
-    def with_setting(self, problem, made, record, report):
-        training = GrowingTraining(problem, made, self.tolerance)
+    def solve_limit(
+        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
+    ) -> Curves:
+        training = GrowingTraining(problem, numbers, self.tolerance)
         reached = training.advance(record.at, of_states(report, record.last))
         evidence = training.evidence()
         # Measured against the row recursion: 0.02 tolerances in smooth runs, up to 40 at the edge of stability.
@@ -169,36 +203,47 @@ class Innovation(Binned):
         }
         return curves.told(accuracy=accuracy)
 
-    def start(self, problem, seed=0):
+    def start(self, problem: Problem, seed: int = 0) -> Progressing:
         self.check(problem)
-        return GrowingTraining(problem, setting(problem, self.bins), self.tolerance)
+        return GrowingTraining(problem, limit_numbers(problem, self.bins), self.tolerance)
 
 
-class LayerNodes(Binned):
-    """Infinitely deep residual networks: the row recursion at nodes of the layer time, as many as it takes."""
+class LayerNodes(DeepLinearMethod):
+    """Infinitely deep residual networks: the row recursion at nodes of the layer time, added until it converges.
 
-    def check(self, problem):
+    - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many.
+      Default: 64.
+    """
+
+    def check(self, problem: Problem) -> None:
         if not math.isinf(problem.network.depth):
             allowed = "must be Rows or Innovation: LayerNodes is for an infinitely deep network"
             raise ProblemError("method", "LayerNodes", allowed)
 
-    def with_setting(self, problem, made, record, report):
-        arrays, reached, evidence = by_nodes(problem, made, record.at, report)
+    def solve_limit(
+        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
+    ) -> Curves:
+        arrays, reached, evidence = refine_nodes(problem, numbers, record.at, report)
         count = int(np.count_nonzero(record.at < reached))
-        evidence = told(problem, "rows", made, evidence["edge_of_stability"]) | evidence
+        evidence = (
+            common_evidence(problem, "rows", numbers, evidence["edge_of_stability"]) | evidence
+        )
         return Curves(
             INFINITE_TABLE, record, arrays, count, labels={"tau": LAYER_TIMES}, evidence=evidence
         )
 
 
-def automatic(problem, record: Record) -> Method:
-    """Rows while they take seconds, or where the innovation basis is poor; at infinite depth the nodes."""
+def automatic(problem: Problem, record: Record) -> Method:
+    """The method that is used unless the user names one.
+
+    `LayerNodes` at infinite depth; `Rows` if it takes seconds, or if the innovation basis is poor; else `Innovation`.
+    """
     if math.isinf(problem.network.depth):
         return LayerNodes()
-    made = setting(problem, Rows().bins)
-    lazy = made.centered and made.gamma < SMALL_RICHNESS
-    quick = work(made, int(record.last)) <= ROWS_WORK
-    # Fresh noise at every step leaves the innovation basis nothing to compress, and skip connections make one large
-    # space of all layers.
-    poor_basis = made.data == STREAM or made.branch is not None
+    numbers = limit_numbers(problem, Rows().bins)
+    lazy = numbers.centered and numbers.gamma < SMALL_RICHNESS
+    quick = work(numbers, int(record.last)) <= ROWS_WORK
+    # With fresh noise at every step the innovation basis cannot be compressed, and skip connections join all layers in
+    # one large space.
+    poor_basis = numbers.data == STREAM or numbers.branch is not None
     return Rows() if lazy or quick or poor_basis else Innovation()

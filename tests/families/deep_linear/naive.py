@@ -7,17 +7,17 @@ the initial weights.
 
 import numpy as np
 
-from learndyn.families.deep_linear.setting import DATASET, STREAM, Setting
+from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNumbers
 
 
-def naive(setting: Setting, kappa: np.ndarray, d: np.ndarray) -> dict[str, np.ndarray]:
+def naive(numbers: LimitNumbers, kappa: np.ndarray, d: np.ndarray) -> dict[str, np.ndarray]:
     """All correlations and responses, and the losses, at the T = len(d) states of training.
 
     `kappa` (T×T) and `d` (T) are those of `impulse_response`. Functions of two times have the axes
     (t, c, t', c'), with ℓ = 1 … L in front where there is one for each layer.
     """
-    s, T, L, outputs = setting, len(d), setting.depth, setting.outputs
-    n, modes = T * outputs, len(setting.lam)
+    s, T, L, outputs = numbers, len(d), numbers.depth, numbers.outputs
+    n, modes = T * outputs, len(numbers.lam)
     eye = np.eye(n)
     ones = np.kron(np.ones((T, T)), np.eye(outputs))
     kappa = np.kron(kappa, np.ones((outputs, outputs)))

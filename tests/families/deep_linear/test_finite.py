@@ -11,7 +11,7 @@ from learndyn.core.record import Record
 from learndyn.core.simulate import simulate, trained
 from learndyn.core.theory import theory_for
 from learndyn.errors import NotEnoughMemory, ProblemError
-from learndyn.families.deep_linear.finite import Descent, draw, spec
+from learndyn.families.deep_linear.finite import Descent, draw, finite_spec
 from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.numerics.delayed import DELAY
 from learndyn.numerics.precision import float64
@@ -84,7 +84,7 @@ def test_one_step_is_a_gradient_step(case, centered, skip):
     with float64():
         width = UNEQUAL if skip is None else [0.75] * 3
         setup = problem(data=DATA[case], width_ratio=width, centered=centered, skip=skip)
-        made, eta = spec(setup, SIZE), setup.training.learning_rate
+        made, eta = finite_spec(setup, SIZE), setup.training.learning_rate
         (source,), ((network,),), target = draw(made, 3, False)
         start = weights_of(network)
         network.step(network.fields(source.at(0)), eta)
@@ -125,7 +125,7 @@ def test_training_is_the_plain_loop(case, rule):
     steps = 2 * DELAY + 5
     setup = problem(data=DATA[case], rate=rate, steps=steps, **RULES[rule])
     with float64():
-        made = spec(setup, SIZE)
+        made = finite_spec(setup, SIZE)
         (source,), ((network,),), target = draw(made, 1, False)
         W = weights_of(network)
         examples = source.at(0)
@@ -181,7 +181,7 @@ def test_recorded_losses_are_those_of_the_function(case):
     setup = problem(data=DATA[case], centered=False)
     found = values(curves(setup, seed=4, save_at=[0, 2, 6]))
     with float64():
-        made = spec(setup, SIZE)
+        made = finite_spec(setup, SIZE)
         (source,), ((network,),), target = draw(made, 4, False)
     test, train, cosine = [], [], []
     for t in range(7):
@@ -237,7 +237,7 @@ def test_seeds_differ():
 def test_partners_share_what_they_should(case):
     """Rows of the grid learn from one source, columns start from the same weights; all have one target."""
     with float64():
-        made = spec(problem(data=DATA[case], centered=False), SIZE)
+        made = finite_spec(problem(data=DATA[case], centered=False), SIZE)
         sources, networks, target = draw(made, 0, True)
     assert (len(sources), len(networks), len(networks[0])) == (2, 2, 2)
     for a, b in zip(*(source.at(0) for source in sources), strict=True):
@@ -258,7 +258,7 @@ def test_overlaps_are_those_of_the_four_networks(case):
     setup = problem(data=DATA[case])
     found = values(curves(setup, partners=True))
     with float64():
-        made = spec(setup, SIZE)
+        made = finite_spec(setup, SIZE)
         sources, networks, _ = draw(made, 0, True)
     v = []
     for t in range(7):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.families.deep_linear.equations import feedforward as rows
-from learndyn.families.deep_linear.reverse import derivative
-from learndyn.families.deep_linear.setting import POPULATION, setting
+from learndyn.families.deep_linear.equations import feedforward
+from learndyn.families.deep_linear.equations.feedforward_adjoint import derivative
+from learndyn.families.deep_linear.limit_numbers import POPULATION, limit_numbers
 from learndyn.problem.weight_response import impulse_response
 from tests.families.deep_linear.test_rows import SETTINGS, STEPS
 
@@ -20,7 +20,7 @@ def test_reverse_sweep_is_the_derivative_along_a_random_direction(name):
     The error of the differences is of order h⁴ = 1e-16 of the fifth derivative plus rounding/h = 1e-12; 1e-7 allows for
     the derivative being small where terms cancel.
     """
-    made = setting(SETTINGS[name], 64)
+    made = limit_numbers(SETTINGS[name], 64)
     kappa, d = impulse_response(SETTINGS[name].training, STEPS)
     rng = np.random.default_rng(0)
     test_bar, train_bar = rng.standard_normal((2, STEPS + 1))
@@ -30,10 +30,10 @@ def test_reverse_sweep_is_the_derivative_along_a_random_direction(name):
     to_d = 0.05 * np.append(0.0, rng.standard_normal(STEPS))
 
     def value(h):
-        w = rows.weights(made, kappa + h * to_kappa, d + h * to_d)
-        found = rows.empty_rows(made, STEPS)
-        rows.advance(0, STEPS + 1, found, w)
-        test = np.einsum("k,kii->i", made.omega, found.pairs[: len(made.lam), rows.CG])
+        w = feedforward.recursion_constants(made, kappa + h * to_kappa, d + h * to_d)
+        found = feedforward.empty_rows(made, STEPS)
+        feedforward.advance(0, STEPS + 1, found, w)
+        test = np.einsum("k,kii->i", made.omega, found.pairs[: len(made.lam), feedforward.CG])
         train = np.diag(found.C_Delta) if made.data == 0 else test
         total = (
             np.repeat(test_bar, made.outputs) @ test + np.repeat(train_bar, made.outputs) @ train

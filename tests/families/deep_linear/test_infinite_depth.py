@@ -11,8 +11,8 @@ import learndyn as ld
 from learndyn.core.former_arrays import from_version_1
 from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
-from learndyn.families.deep_linear import node_numbers
-from learndyn.families.deep_linear.setting import setting
+from learndyn.families.deep_linear import node_refinement
+from learndyn.families.deep_linear.limit_numbers import limit_numbers
 from tests import problems
 from tests.families.deep_linear import plain_infinite_depth
 
@@ -95,16 +95,18 @@ def _rows(made, nodes):
         kept.append(found)
         return original(found, *others)
 
-    original = node_numbers.Functions
+    original = node_refinement.RowObservables
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_numbers, "Functions", functions)
-        _resolved(made, nodes)
+        patch.setattr(node_refinement, "RowObservables", functions)
+        _solve_with_nodes(made, nodes)
     return kept[0]
 
 
-def _resolved(made, nodes):
+def _solve_with_nodes(made, nodes):
     saved = np.arange(made.training.steps + 1)
-    return node_numbers._resolved(made, setting(made, 64), nodes, saved, lambda done: None)
+    return node_refinement._solve_with_nodes(
+        made, limit_numbers(made, 64), nodes, saved, lambda done: None
+    )
 
 
 def deep_limit(made, depths=(32, 64, 128)) -> dict:
@@ -244,7 +246,7 @@ def true_and_stated(beta0, fraction, data, centered) -> dict[str, tuple[float, f
 def errors_of(made) -> dict[str, tuple[float, float]]:
     """For every observable the error against twice the nodes, and the stated one."""
     theory = ld.solve(made)
-    best = _resolved(made, 2 * theory.evidence["nodes"][1]).arrays
+    best = _solve_with_nodes(made, 2 * theory.evidence["nodes"][1]).arrays
     assert theory.diverged_at is None
     found = {}
     for name, stated in theory.evidence["accuracy"].items():
@@ -351,7 +353,7 @@ def test_progress_rises_to_one():
 
 
 def test_too_few_nodes_are_not_returned(monkeypatch):
-    monkeypatch.setattr(node_numbers, "NUMBERS", (3, 4))
+    monkeypatch.setattr(node_refinement, "NODE_COUNTS", (3, 4))
     with pytest.raises(ld.NotConverged, match="4 nodes of the layer time do not resolve"):
         ld.solve(problem(rate=0.003, steps=30, skip=ld.ScaledSkip(2.0)))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from learndyn.core.progressing import of_states
-from learndyn.families.deep_linear.innovation import GrowingTraining
-from learndyn.families.deep_linear.setting import DATASET, POPULATION, STREAM, Setting
+from learndyn.families.deep_linear.growing_training import GrowingTraining
+from learndyn.families.deep_linear.limit_numbers import DATASET, POPULATION, STREAM, LimitNumbers
 from learndyn.numerics.precision import float64
 from learndyn.problem.schedules import ExponentialDecay, PerStep
 from learndyn.problem.training import GradientDescent
@@ -19,8 +19,8 @@ EXACT = 1e-13
 LOSSES = ("test_loss", "train_loss", "bias", "width_variance", "data_variance", "alignment")
 
 
-def made(data=DATASET, widths=(0.6,), outputs=1, modes=None, **changes) -> Setting:
-    """A setting; `widths` are ν_1 … ν_L, `modes` (λ, ω, w*_ck) of structured inputs."""
+def made(data=DATASET, widths=(0.6,), outputs=1, modes=None, **changes) -> LimitNumbers:
+    """Numbers of a limit; `widths` are ν_1 … ν_L, `modes` (λ, ω, w*_ck) of structured inputs."""
     nu = np.asarray(widths)
     lam, omega, gram = np.ones(1), np.ones(1), np.eye(outputs)[None]
     if modes is not None:
@@ -39,22 +39,22 @@ def made(data=DATASET, widths=(0.6,), outputs=1, modes=None, **changes) -> Setti
         "omega": omega,
         "gram": gram,
     }
-    return Setting(**usual | changes)
+    return LimitNumbers(**usual | changes)
 
 
-def solved(setting, eta=0.02, steps=STEPS, saved=None, tolerance=EXACT, beta=0.0, decay=0.0):
+def solved(numbers, eta=0.02, steps=STEPS, saved=None, tolerance=EXACT, beta=0.0, decay=0.0):
     saved = np.arange(steps + 1) if saved is None else np.asarray(saved)
     eta = np.full(steps, eta) if np.ndim(eta) == 0 else eta
     rule = GradientDescent(PerStep(eta), steps=steps, momentum=beta, weight_decay=decay)
-    return trained(setting, rule, saved, tolerance, lambda fraction: None)
+    return trained(numbers, rule, saved, tolerance, lambda fraction: None)
 
 
-def trained(setting, rule, saved, tolerance, report) -> dict:
+def trained(numbers, rule, saved, tolerance, report) -> dict:
     """All arrays, the last step that was reached of the saved ones, and the evidence."""
     # Of a problem, only the rule and what the evidence says of the data are used.
     problem = SimpleNamespace(training=rule, data=SimpleNamespace(spectrum=None))
     with float64():
-        training = GrowingTraining(problem, setting, tolerance)
+        training = GrowingTraining(problem, numbers, tolerance)
         count = training.advance(saved, of_states(report, saved[-1]))
     found = training.arrays()
     assert len(found["test_loss"]) == count
@@ -99,12 +99,12 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_agrees_with_the_equations_row_by_row(case):
-    setting, rule = CASES[case]
+    numbers, rule = CASES[case]
     training = GradientDescent(**{"learning_rate": 0.02, "steps": STEPS} | rule)
     with float64():
         eta = np.asarray(rates(training, STEPS))
-        expected = naive(setting, *map(np.asarray, impulse_response(training, STEPS)))
-    found = solved(setting, eta, beta=training.momentum, decay=training.weight_decay)
+        expected = naive(numbers, *map(np.asarray, impulse_response(training, STEPS)))
+    found = solved(numbers, eta, beta=training.momentum, decay=training.weight_decay)
     shared = {name for name in expected if not name.startswith("R_")}
     assert shared | {"alignment", "reached", "basis", "edge"} == found.keys()
     for name in sorted(shared):
@@ -115,14 +115,14 @@ def test_agrees_with_the_equations_row_by_row(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_parts_of_the_loss_add_up(case):
-    setting, _ = CASES[case]
-    found = solved(setting)
+    numbers, _ = CASES[case]
+    found = solved(numbers)
     total = np.einsum("tctc->t", found["C_v"])
     # Sums of positive terms in another order: rounding only.
     parts = found["bias"] + found["width_variance"] + found["data_variance"]
     np.testing.assert_allclose(parts, total, rtol=1e-12)
     np.testing.assert_allclose(
-        found["test_loss"], total + setting.outputs * setting.noise**2, rtol=1e-12
+        found["test_loss"], total + numbers.outputs * numbers.noise**2, rtol=1e-12
     )
 
 
@@ -203,9 +203,9 @@ def test_splitting_a_mode_changes_nothing():
 
 
 def test_capacity_that_grows_during_training_loses_nothing():
-    setting = made(widths=(0.5, 0.9), outputs=2, centered=True)
+    numbers = made(widths=(0.5, 0.9), outputs=2, centered=True)
     rule = {"beta": 0.5, "decay": 0.3, "eta": 0.01}
-    coarse, exact = (solved(setting, steps=100, tolerance=tol, **rule) for tol in (1e-9, EXACT))
+    coarse, exact = (solved(numbers, steps=100, tolerance=tol, **rule) for tol in (1e-9, EXACT))
     assert exact["basis"] > 3 * 64
     assert coarse["basis"] < exact["basis"]
     for name in LOSSES:
@@ -213,14 +213,14 @@ def test_capacity_that_grows_during_training_loses_nothing():
         np.testing.assert_allclose(coarse[name], exact[name], rtol=1e-7, atol=1e-7, err_msg=name)
     with float64():
         training = GradientDescent(0.01, steps=100, momentum=0.5, weight_decay=0.3)
-        expected = naive(setting, *map(np.asarray, impulse_response(training, 100)))
+        expected = naive(numbers, *map(np.asarray, impulse_response(training, 100)))
     np.testing.assert_allclose(exact["test_loss"], expected["test_loss"], rtol=1e-10)
 
 
 @pytest.mark.bitwise
 def test_saved_steps_are_a_choice_of_all_steps():
-    setting, chosen = made(widths=(0.6, 0.6), outputs=2), [0, 3, 4, 11]
-    every, some = solved(setting), solved(setting, saved=chosen)
+    numbers, chosen = made(widths=(0.6, 0.6), outputs=2), [0, 3, 4, 11]
+    every, some = solved(numbers), solved(numbers, saved=chosen)
     for name in LOSSES:
         np.testing.assert_array_equal(some[name], every[name][chosen])
     for name in ("C_v", "C_h0", "C_Delta"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.families.deep_linear.setting import setting
+from learndyn.families.deep_linear.limit_numbers import limit_numbers
 from learndyn.problem.weight_response import impulse_response
 
 METHODS = {"rows": ld.Rows(), "innovation": ld.Innovation(tolerance=1e-13)}
@@ -151,7 +151,7 @@ def test_dimension_free_theory_contains_the_isotropic_one(form):
 
 def fixed_point(problem, sweeps):
     """The equations of the limit, iterated over whole matrices from nothing: full batch, one output."""
-    s = setting(problem, 64)
+    s = limit_numbers(problem, 64)
     T, L = problem.training.steps + 1, s.depth
     kappa, _ = impulse_response(problem.training, T - 1)
     one, eye = np.ones((T, T)), np.eye(T)

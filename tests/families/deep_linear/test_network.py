@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import learndyn as ld
 from learndyn.core.record import Record
+from learndyn.families.deep_linear.limit_numbers import binned_spectrum
 from learndyn.families.deep_linear.network import sizes
-from learndyn.families.deep_linear.setting import binned
 from learndyn.families.deep_linear.solve import automatic
 from learndyn.numerics.precision import float64
 from learndyn.problem.weight_response import impulse_response
@@ -184,7 +184,7 @@ def test_ntk_is_mup_with_a_smaller_richness():
 def test_groups_keep_trace_and_target_power(eigenvalues, bins, outputs):
     lam = np.array(eigenvalues)
     w = np.random.default_rng(0).standard_normal((outputs, len(lam)))
-    mean, count, gram = binned(lam, w, bins)
+    mean, count, gram = binned_spectrum(lam, w, bins)
     assert len(mean) <= max(bins, 1)
     assert count.sum() == len(lam)
     assert np.all(np.diff(mean) <= 1e-12 * mean[0])

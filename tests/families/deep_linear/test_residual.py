@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.families.deep_linear.equations import feedforward as rows
-from learndyn.families.deep_linear.equations import residual
-from learndyn.families.deep_linear.setting import setting
+from learndyn.families.deep_linear.equations import feedforward, residual
+from learndyn.families.deep_linear.limit_numbers import limit_numbers
 from learndyn.problem.weight_response import impulse_response
 from tests.families.deep_linear.test_limits import METHODS, marchenko_pastur
 
@@ -123,11 +122,11 @@ def test_overlap_of_forward_and_backward_fields_is_conserved_along_the_layers(da
     gamma, steps = 0.8, 12
     network = ld.DeepLinear(5, 0.6, gamma, centered=centered, skip=0.6)
     problem = ld.Problem(network, data, ld.GradientDescent(0.03, steps=steps))
-    made = setting(problem, 64)
-    w = rows.weights(made, *impulse_response(problem.training, steps))
-    found = rows.empty_rows(made, steps)
+    made = limit_numbers(problem, 64)
+    w = feedforward.recursion_constants(made, *impulse_response(problem.training, steps))
+    found = feedforward.empty_rows(made, steps)
     residual.advance_residual(0, steps + 1, found, residual.empty_blocks(found), w, 0.6)
-    F = found.pairs[1:, rows.F]
+    F = found.pairs[1:, feedforward.F]
     # In increments, g(t) = g̃(0) + γ_0 g̃(t) for t > 0.
     overlap = F[:, :, 0] + gamma * np.einsum("ltt->lt", F) * (np.arange(steps + 1) > 0)
     np.testing.assert_allclose(overlap, np.broadcast_to(overlap[0], overlap.shape), atol=1e-11)

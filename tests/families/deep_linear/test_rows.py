@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.families.deep_linear.equations import feedforward as rows
-from learndyn.families.deep_linear.functions import Functions
-from learndyn.families.deep_linear.setting import setting
+from learndyn.families.deep_linear.equations import feedforward
+from learndyn.families.deep_linear.limit_numbers import limit_numbers
+from learndyn.families.deep_linear.row_observables import RowObservables
 from learndyn.problem.weight_response import impulse_response
 from tests import problems
 from tests.families.deep_linear.naive import naive
@@ -64,11 +64,13 @@ SETTINGS = {
 
 def by_rows(problem, saved=None):
     saved = np.arange(problem.training.steps + 1) if saved is None else np.asarray(saved)
-    made = setting(problem, 64)
-    w = rows.weights(made, *impulse_response(problem.training, problem.training.steps))
-    found = rows.empty_rows(made, problem.training.steps)
-    rows.advance(0, problem.training.steps + 1, found, w)
-    functions = Functions(found, w, made, saved)
+    made = limit_numbers(problem, 64)
+    w = feedforward.recursion_constants(
+        made, *impulse_response(problem.training, problem.training.steps)
+    )
+    found = feedforward.empty_rows(made, problem.training.steps)
+    feedforward.advance(0, problem.training.steps + 1, found, w)
+    functions = RowObservables(found, w, made, saved)
     return functions.some()
 
 
@@ -76,7 +78,7 @@ def by_rows(problem, saved=None):
 def test_equals_the_equations_as_they_read(name):
     """All functions to rounding: 1e-11 of the largest entry."""
     problem = SETTINGS[name]
-    expected = naive(setting(problem, 64), *impulse_response(problem.training, STEPS))
+    expected = naive(limit_numbers(problem, 64), *impulse_response(problem.training, STEPS))
     found = by_rows(problem)
     assert expected.keys() - found.keys() <= {"R_Delta"}
     for key in expected.keys() & found.keys():

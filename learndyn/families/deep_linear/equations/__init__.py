@@ -1,1 +1,1 @@
-"""The equations of the row recursion: feedforward and residual networks, and infinite depth."""
+"""The limit equations: the row recursion (feedforward, residual, infinite depth) and the innovation basis."""

@@ -9,7 +9,7 @@ with M lower triangular and K strictly so. Its functions are H_u = ∂h/∂u, H_
 
     ⟨h(s) g(t)⟩ = ⟨h(s) r(t)⟩ + Σ_t' C_h(s, t') K(t, t'),    ⟨h(t) g(s)⟩ = ⟨u(t) g(s)⟩ + Σ_t' M(t, t') C_g(t', s).
 
-**Increments.** Backward fields are kept as g̃(0) = g(0), g̃(t) = (g(t) − g(0))/γ_0, that is g = Γ g̃: all numbers
+**Increments.** Backward fields are stored as g̃(0) = g(0), g̃(t) = (g(t) − g(0))/γ_0, that is g = Γ g̃: all numbers
 then stay of order one in the lazy limit γ_0 → 0, where g(t) − g(0) = O(γ_0) and differences of C_g would lose their
 digits. In these variables, with d(t) the decay of an undriven weight, `a` = (0, d(1), d(2), …), `b` = (1, (d(1) −
 1)/γ_0, …), and `mix(C)(t, s) = a_t a_s C(t, s) + a_t b_s C(t, 0) + b_t a_s C(0, s) + b_t b_s C(0, 0)`:
@@ -26,16 +26,17 @@ the system: C_v = Σ_k ω_k C_g^k, R_vu = Σ_k ω_k G_u^k, and R_Δ, C_u as in `
 
 Several outputs c make time a composite index i = (t, c), of which "0" is (0, c). Cost: 11 products of a row or column
 with a triangle for each pair and row, O((L + K) T³) in all, and 8 (L + K) T² numbers. Bordelon & Pehlevan 2025, with
-the corrections listed in the docs.
+the corrections listed in `docs/theories/deep_linear.md`.
 """
 
 from typing import NamedTuple
 
 import numba
 import numpy as np
+from jaxtyping import ArrayLike, Float
 
 from learndyn.families.deep_linear.equations import scratch
-from learndyn.families.deep_linear.setting import DATASET, STREAM, Setting
+from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNumbers
 from learndyn.numerics.lower import (
     both_sides_of_lower,
     compiled,
@@ -47,28 +48,43 @@ from learndyn.numerics.lower import (
 )
 
 HU, HR, GU, CH, CG, F = range(6)
+"""Positions of H_u, H_r, G_u, C_h, C̃_g and F in a pair."""
 M, K = range(2)
+"""Positions of M and K in the kernels of a layer."""
 
-# Calls that pass all weights would take a tenth of a run of 25 steps.
+# Calls that pass all constants would take a tenth of a run of 25 steps.
 inlined = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True, forceinline=True)
 
 
-class Rows(NamedTuple):
-    """Everything computed so far, n = T × outputs.
+class RecursionRows(NamedTuple):
+    """The functions of the recursion as far as they are computed; n = (T + 1) × outputs composite times.
 
-    `pairs[p]` holds H_u, H_r, G_u, C_h, C̃_g, F of the input modes (p < modes) and of the hidden layers after them;
-    `kernels[ℓ]` holds M and K of layer ℓ, and for ℓ = 0 those of all modes, R_Δ and −A. `C_Delta` is C_Δ.
+    - `pairs[p]`: H_u, H_r, G_u, C_h, C̃_g and F of the input modes (p < modes), and then of the hidden layers
+    - `kernels[ℓ]`: M and K of layer ℓ; for ℓ = 0 those of all input modes, R_Δ and −A
+    - `C_Delta`: C_Δ
     """
 
-    pairs: np.ndarray
-    kernels: np.ndarray
-    C_Delta: np.ndarray
+    pairs: Float[np.ndarray, "pairs 6 n n"]
+    kernels: Float[np.ndarray, "layers 2 n n"]
+    C_Delta: Float[np.ndarray, "n n"]
 
 
-class Weights(NamedTuple):
-    """The training rule and the constants of the recursion, for compiled code.
+class RecursionConstants(NamedTuple):
+    """The constants of the recursion, those of the training rule included, for compiled code.
 
-    `increments` and `ones` are γ_0 and 1 at every step: the weights a, b with which mix(C̃_g) = C_g.
+    - `kappa`: κ(t, s), the impulse response of a weight at step t to its force at step s
+    - `d`: d(t), the decay of an undriven weight
+    - `a`, `b`: the weights of mix in the hidden layers
+    - `b_input`: b of mix_0, between the input and layer 1
+    - `gamma`: γ_0
+    - `rho`: ρ_0 … ρ_L
+    - `inverse_width`: 1/ν_L
+    - `data`: `DATASET`, `STREAM` or `POPULATION`
+    - `inverse_data`: 1/α, 1/α_B or 0
+    - `noise_square`: σ²
+    - `lam`, `omega`, `gram`: λ_k, ω_k and ⟨w*w*⟩_k of the input modes
+    - `outputs`: the number of outputs
+    - `increments`, `ones`: γ_0 and 1 at every step, the weights a and b with which mix(C̃_g) = C_g
     """
 
     kappa: np.ndarray
@@ -90,68 +106,80 @@ class Weights(NamedTuple):
     ones: np.ndarray
 
 
-def empty_rows(setting: Setting, steps: int) -> Rows:
-    """Room for steps 0 … `steps`."""
-    n, L, modes = (steps + 1) * setting.outputs, setting.depth, len(setting.lam)
-    return Rows(np.zeros((modes + L, 6, n, n)), np.zeros((L + 1, 2, n, n)), np.zeros((n, n)))
+def empty_rows(numbers: LimitNumbers, steps: int) -> RecursionRows:
+    """Zeros for the functions of steps 0 … `steps`."""
+    n, L, modes = (steps + 1) * numbers.outputs, numbers.depth, len(numbers.lam)
+    return RecursionRows(
+        np.zeros((modes + L, 6, n, n)), np.zeros((L + 1, 2, n, n)), np.zeros((n, n))
+    )
 
 
-def memory(setting: Setting, steps: int) -> float:
+def memory(numbers: LimitNumbers, steps: int) -> float:
     """Bytes that `empty_rows` takes."""
-    n, L, modes = (steps + 1) * setting.outputs, setting.depth, len(setting.lam)
+    n, L, modes = (steps + 1) * numbers.outputs, numbers.depth, len(numbers.lam)
     return 8.0 * n * n * (6 * (modes + L) + 2 * (L + 1) + 1)
 
 
-def weights(setting: Setting, kappa, d) -> Weights:
+def recursion_constants(
+    numbers: LimitNumbers, kappa: ArrayLike, d: ArrayLike
+) -> RecursionConstants:
     """The constants of the recursion for the impulse response κ and the undriven weight d of a training rule."""
     d = np.asarray(d, dtype=float)
-    lost = np.where(d == 1.0, 0.0, (d - 1.0) / setting.gamma)
-    offset = 0.0 if setting.centered else 1.0 / setting.gamma
-    return Weights(
+    lost = np.where(d == 1.0, 0.0, (d - 1.0) / numbers.gamma)
+    offset = 0.0 if numbers.centered else 1.0 / numbers.gamma
+    return RecursionConstants(
         kappa=np.ascontiguousarray(kappa, dtype=float),
         d=d,
         a=np.concatenate([[0.0], d[1:]]),
         b=np.concatenate([[1.0], lost[1:]]),
         b_input=lost + offset,
-        gamma=setting.gamma,
-        rho=setting.rho,
-        inverse_width=setting.inverse_width,
-        data=setting.data,
-        inverse_data=setting.inverse_data,
-        noise_square=setting.noise**2,
-        lam=setting.lam,
-        omega=setting.omega,
-        gram=np.ascontiguousarray(setting.gram),
-        outputs=setting.outputs,
-        increments=np.full(len(d), setting.gamma),
+        gamma=numbers.gamma,
+        rho=numbers.rho,
+        inverse_width=numbers.inverse_width,
+        data=numbers.data,
+        inverse_data=numbers.inverse_data,
+        noise_square=numbers.noise**2,
+        lam=numbers.lam,
+        omega=numbers.omega,
+        gram=np.ascontiguousarray(numbers.gram),
+        outputs=numbers.outputs,
+        increments=np.full(len(d), numbers.gamma),
         ones=np.ones(len(d)),
     )
 
 
-def errors(rows: Rows, w: Weights, first: int, last: int) -> np.ndarray:
+def errors(rows: RecursionRows, const: RecursionConstants, first: int, last: int) -> np.ndarray:
     """Σ_c C_v(t, t) for the steps `first` … `last` − 1."""
-    each = np.diagonal(rows.pairs[: len(w.lam), CG], axis1=1, axis2=2)
+    each = np.diagonal(rows.pairs[: len(const.lam), CG], axis1=1, axis2=2)
     with np.errstate(over="ignore", invalid="ignore"):
-        total = w.omega @ each[:, first * w.outputs : last * w.outputs]
-        return total.reshape(last - first, w.outputs).sum(axis=1)
+        total = const.omega @ each[:, first * const.outputs : last * const.outputs]
+        return total.reshape(last - first, const.outputs).sum(axis=1)
 
 
 @inlined
-def _step(j, Nc):
+def _step(j: int, Nc: int):
     """t of the composite index j = (t, c); a division only where there is more than one output."""
     return j if Nc == 1 else j // Nc
 
 
 @inlined
-def _zero(j, Nc):
+def _zero(j: int, Nc: int):
     """The composite index (0, c) of j = (t, c)."""
     return 0 if Nc == 1 else j % Nc
 
 
 @inlined
-def mix(C, i, w, a, b, factor, out):
-    """out[j] = factor · mix(C)(i, j) for j ≤ i, with weights a, b at each step."""
-    Nc = w.outputs
+def mix(
+    C: np.ndarray,
+    i: int,
+    const: RecursionConstants,
+    a: np.ndarray,
+    b: np.ndarray,
+    factor: float,
+    out: np.ndarray,
+):
+    """out[j] = factor · mix(C)(i, j) for j ≤ i, with the weights a, b of every step."""
+    Nc = const.outputs
     zero_i = i % Nc
     a_i, b_i = a[i // Nc], b[i // Nc]
     for j in range(i + 1):
@@ -168,9 +196,17 @@ def mix(C, i, w, a, b, factor, out):
 
 
 @inlined
-def _times_mixing(row, i, w, a, b, factor, out):
+def _times_mixing(
+    row: np.ndarray,
+    i: int,
+    const: RecursionConstants,
+    a: np.ndarray,
+    b: np.ndarray,
+    factor: float,
+    out: np.ndarray,
+):
     """out = factor · row E: out[j] = a_j row[j] for steps after 0, out[(0, c)] = Σ_s b_s row[(s, c)]."""
-    Nc = w.outputs
+    Nc = const.outputs
     for c in range(min(Nc, i + 1)):
         out[c] = 0.0
     for j in range(i + 1):
@@ -181,20 +217,28 @@ def _times_mixing(row, i, w, a, b, factor, out):
 
 
 @inlined
-def _add_learning(C_row, i, w, m):
+def _add_learning(C_row: np.ndarray, i: int, const: RecursionConstants, m: np.ndarray):
     """m += γ_0 (κ∘C) Γ in row i, from row i of C."""
-    Nc = w.outputs
-    t, gamma = i // Nc, w.gamma
+    Nc = const.outputs
+    t, gamma = i // Nc, const.gamma
     for j in range(t * Nc):
         s = _step(j, Nc)
-        value = gamma * w.kappa[t, s] * C_row[j]
+        value = gamma * const.kappa[t, s] * C_row[j]
         m[_zero(j, Nc)] += value
         if s > 0:
             m[j] += gamma * value
 
 
 @compiled
-def backward(i, k, sr, pair, K_matrix, K_scale, work):
+def backward(
+    i: int,
+    k: np.ndarray,
+    sr: np.ndarray,
+    pair: np.ndarray,
+    K_matrix: np.ndarray,
+    K_scale: float,
+    work: np.ndarray,
+):
     """Row i of G_u, C_g and column i of F, from row i of K (`k`) and of S_r (`sr`)."""
     P, f = work[scratch.IMAGE], work[scratch.FIELD]
     KP, kF = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
@@ -213,7 +257,7 @@ def backward(i, k, sr, pair, K_matrix, K_scale, work):
 
 
 @compiled
-def forward(i, su, pair, M_matrix, work):
+def forward(i: int, su: np.ndarray, pair: np.ndarray, M_matrix: np.ndarray, work: np.ndarray):
     """Row i of H_u, H_r, F and C_h, from row i of M and of S_u (`su`)."""
     e, m = i + 1, M_matrix[i]
     q, w, Fm = work[scratch.IMAGE], work[scratch.FIELD], work[scratch.PRODUCT]
@@ -232,7 +276,7 @@ def forward(i, su, pair, M_matrix, work):
 
 
 @compiled
-def forward_identity(i, su, pair):
+def forward_identity(i: int, su: np.ndarray, pair: np.ndarray):
     """`forward` where M = 1 and u is not correlated in time: fresh examples, or the population."""
     for s in range(i):
         pair[HU, i, s] = pair[GU, i, s]
@@ -246,7 +290,7 @@ def forward_identity(i, su, pair):
 
 
 @compiled
-def totals(rows, which, i, powers, out):
+def totals(rows: RecursionRows, which: int, i: int, powers: np.ndarray, out: np.ndarray):
     """out[j] = Σ_k powers[k] (function `which` of mode k)[i, j]."""
     for j in range(i + 1):
         out[j] = 0.0
@@ -256,7 +300,14 @@ def totals(rows, which, i, powers, out):
 
 
 @compiled
-def errors_row(i, source, rv, R_Delta, C_Delta, work):
+def errors_row(
+    i: int,
+    source: np.ndarray,
+    rv: np.ndarray,
+    R_Delta: np.ndarray,
+    C_Delta: np.ndarray,
+    work: np.ndarray,
+):
     """Row i of C_Δ = R_Δ (source) R_Δᵀ, with `rv` row i of R_vu/α."""
     y, rvC, unused = work[scratch.FIELD], work[scratch.PRODUCT], work[scratch.UNUSED]
     lower_times_column(R_Delta, source, i + 1, y)
@@ -269,147 +320,184 @@ def errors_row(i, source, rv, R_Delta, C_Delta, work):
 
 
 @compiled
-def _data_row(i, rows, w, su, work):
+def _data_row(
+    i: int, rows: RecursionRows, const: RecursionConstants, su: np.ndarray, work: np.ndarray
+):
     """Row i of R_Δ (into M of the modes) and of C_u (into `su`).
 
     A reused dataset: R_Δ = (1 − R_vu/α)⁻¹, C_Δ = R_Δ (C_v + σ²) R_Δᵀ, C_u = C_Δ/α. Fresh examples: R_Δ = 1 and
     C_u(t, t') = δ_tt' (C_v + σ²)/α_B. The population: R_Δ = 1, C_u = 0.
     """
-    Nc = w.outputs
+    Nc = const.outputs
     R_Delta, C_Delta = rows.kernels[0, M], rows.C_Delta
     source = work[scratch.ERROR_SOURCE]
-    totals(rows, CG, i, w.omega, source)
+    totals(rows, CG, i, const.omega, source)
     for j in range(i % Nc, i + 1, Nc):
-        source[j] += w.noise_square
+        source[j] += const.noise_square
     R_Delta[i, i] = 1.0
-    if w.data != DATASET:
+    if const.data != DATASET:
         block = (i // Nc) * Nc
         for j in range(i + 1):
-            su[j] = w.inverse_data * source[j] if w.data == STREAM and j >= block else 0.0
+            su[j] = const.inverse_data * source[j] if const.data == STREAM and j >= block else 0.0
         return
     rv = work[scratch.FEEDBACK]
-    totals(rows, GU, i, w.omega, rv)
+    totals(rows, GU, i, const.omega, rv)
     for j in range(i + 1):
-        rv[j] *= w.inverse_data
+        rv[j] *= const.inverse_data
     row_times_lower(rv, R_Delta, i, R_Delta[i])
     errors_row(i, source, rv, R_Delta, C_Delta, work)
     for j in range(i + 1):
-        su[j] = w.inverse_data * C_Delta[i, j]
+        su[j] = const.inverse_data * C_Delta[i, j]
 
 
 @inlined
-def readout_row(i, w, k, sr):
+def readout_row(i: int, const: RecursionConstants, k: np.ndarray, sr: np.ndarray):
     """Row i of K and S_r of the last layer: those of the readout."""
-    Nc = w.outputs
+    Nc = const.outputs
     t = i // Nc
     for j in range(i + 1):
         k[j] = 0.0
-        sr[j] = w.b[t] * w.b[_step(j, Nc)] if _zero(j, Nc) == i % Nc else 0.0
+        sr[j] = const.b[t] * const.b[_step(j, Nc)] if _zero(j, Nc) == i % Nc else 0.0
     for j in range(i % Nc, t * Nc, Nc):
-        k[j] = w.kappa[t, _step(j, Nc)]
+        k[j] = const.kappa[t, _step(j, Nc)]
 
 
 @inlined
-def learnt_row(i, above, w, factor, k, full):
+def learnt_row(
+    i: int,
+    above: np.ndarray,
+    const: RecursionConstants,
+    factor: float,
+    k: np.ndarray,
+    full: np.ndarray,
+):
     """k = factor · (d(t) G_u d(s) + κ∘C_g) of the layer `above`, in row i."""
-    Nc = w.outputs
+    Nc = const.outputs
     t = i // Nc
-    mix(above[CG], i, w, w.increments, w.ones, 1.0, full)
+    mix(above[CG], i, const, const.increments, const.ones, 1.0, full)
     for j in range(i + 1):
         k[j] = 0.0
     for j in range(t * Nc):
         s = _step(j, Nc)
-        k[j] = factor * (w.d[t] * w.d[s] * above[GU, i, j] + w.kappa[t, s] * full[j])
+        k[j] = factor * (const.d[t] * const.d[s] * above[GU, i, j] + const.kappa[t, s] * full[j])
 
 
 @inlined
-def revealed_row(i, H_row, C_row, w, b, factor, m):
+def revealed_row(
+    i: int,
+    H_row: np.ndarray,
+    C_row: np.ndarray,
+    const: RecursionConstants,
+    b: np.ndarray,
+    factor: float,
+    m: np.ndarray,
+):
     """m = d(t) factor · H_r E + γ_0 (κ∘C_h) Γ in row i, from row i of H_r and of C_h."""
-    _times_mixing(H_row, i, w, w.a, b, factor * w.d[i // w.outputs], m)
-    _add_learning(C_row, i, w, m)
+    _times_mixing(H_row, i, const, const.a, b, factor * const.d[i // const.outputs], m)
+    _add_learning(C_row, i, const, m)
 
 
 @inlined
-def decayed_row(i, C_row, w, factor, su):
+def decayed_row(
+    i: int, C_row: np.ndarray, const: RecursionConstants, factor: float, su: np.ndarray
+):
     """su = factor · d(t) C_h d(s) in row i."""
-    Nc = w.outputs
+    Nc = const.outputs
     t = i // Nc
     for j in range(i + 1):
-        su[j] = factor * w.d[t] * w.d[_step(j, Nc)] * C_row[j]
+        su[j] = factor * const.d[t] * const.d[_step(j, Nc)] * C_row[j]
 
 
 @compiled
-def input_backward(i, rows, w, k, sr, work):
+def input_backward(
+    i: int,
+    rows: RecursionRows,
+    const: RecursionConstants,
+    k: np.ndarray,
+    sr: np.ndarray,
+    work: np.ndarray,
+):
     """The backward row of every input mode, below layer 1."""
-    Nc, modes = w.outputs, len(w.lam)
+    Nc, modes = const.outputs, len(const.lam)
     above = rows.pairs[modes]
-    learnt_row(i, above, w, -w.rho[0], k, work[scratch.FULL])
-    mix(above[CG], i, w, w.a, w.b_input, w.rho[0] * w.inverse_width, sr)
+    learnt_row(i, above, const, -const.rho[0], k, work[scratch.FULL])
+    mix(above[CG], i, const, const.a, const.b_input, const.rho[0] * const.inverse_width, sr)
     for j in range(i + 1):
         rows.kernels[0, K, i, j] = k[j]
     k_mode, sr_mode = work[scratch.MODE_KERNEL], work[scratch.MODE_NOISE]
     for mode in range(modes):
-        lam = w.lam[mode]
+        lam = const.lam[mode]
         for j in range(i + 1):
             k_mode[j] = lam * k[j]
-            sr_mode[j] = lam * (sr[j] + w.gram[mode, i % Nc, _zero(j, Nc)])
+            sr_mode[j] = lam * (sr[j] + const.gram[mode, i % Nc, _zero(j, Nc)])
         backward(i, k_mode, sr_mode, rows.pairs[mode], rows.kernels[0, K], lam, work)
 
 
 @compiled
-def input_forward(i, rows, w, su, work):
+def input_forward(
+    i: int, rows: RecursionRows, const: RecursionConstants, su: np.ndarray, work: np.ndarray
+):
     """The forward row of every input mode; then row i of M and S_u of layer 1, and its forward row."""
-    modes = len(w.lam)
-    _data_row(i, rows, w, su, work)
+    modes = len(const.lam)
+    _data_row(i, rows, const, su, work)
     for mode in range(modes):
-        if w.data == DATASET:
+        if const.data == DATASET:
             forward(i, su, rows.pairs[mode], rows.kernels[0, M], work)
         else:
             forward_identity(i, su, rows.pairs[mode])
-    power = w.omega * w.lam
+    power = const.omega * const.lam
     H_row, C_row = work[scratch.H_TOTAL], work[scratch.C_TOTAL]
     totals(rows, HR, i, power, H_row)
     totals(rows, CH, i, power, C_row)
-    revealed_row(i, H_row, C_row, w, w.b_input, -w.inverse_width, rows.kernels[1, M, i])
-    decayed_row(i, C_row, w, 1.0, su)
+    revealed_row(i, H_row, C_row, const, const.b_input, -const.inverse_width, rows.kernels[1, M, i])
+    decayed_row(i, C_row, const, 1.0, su)
     forward(i, su, rows.pairs[modes], rows.kernels[1, M], work)
 
 
 @compiled
-def _backward_half(i, rows, w, k, sr, work):
-    """From the readout to the input: K, S_r and the backward row of every pair."""
-    L, modes = len(w.rho) - 1, len(w.lam)
+def _backward_half(
+    i: int,
+    rows: RecursionRows,
+    const: RecursionConstants,
+    k: np.ndarray,
+    sr: np.ndarray,
+    work: np.ndarray,
+):
+    """Row i of K, and the backward row of every pair, from the readout to the input."""
+    L, modes = len(const.rho) - 1, len(const.lam)
     for ell in range(L, 0, -1):
         if ell == L:
-            readout_row(i, w, k, sr)
+            readout_row(i, const, k, sr)
         else:
             above = rows.pairs[modes + ell]
-            learnt_row(i, above, w, w.rho[ell], k, work[scratch.FULL])
-            mix(above[CG], i, w, w.a, w.b, w.rho[ell], sr)
+            learnt_row(i, above, const, const.rho[ell], k, work[scratch.FULL])
+            mix(above[CG], i, const, const.a, const.b, const.rho[ell], sr)
         K_matrix = rows.kernels[ell, K]
         for j in range(i + 1):
             K_matrix[i, j] = k[j]
         backward(i, k, sr, rows.pairs[modes + ell - 1], K_matrix, 1.0, work)
-    input_backward(i, rows, w, k, sr, work)
+    input_backward(i, rows, const, k, sr, work)
 
 
 @compiled
-def _forward_half(i, rows, w, su, work):
-    """From the data to the last layer: M, S_u and the forward row of every pair."""
-    L, modes = len(w.rho) - 1, len(w.lam)
-    input_forward(i, rows, w, su, work)
+def _forward_half(
+    i: int, rows: RecursionRows, const: RecursionConstants, su: np.ndarray, work: np.ndarray
+):
+    """Row i of M, and the forward row of every pair, from the data to the last layer."""
+    L, modes = len(const.rho) - 1, len(const.lam)
+    input_forward(i, rows, const, su, work)
     for ell in range(2, L + 1):
         below = rows.pairs[modes + ell - 2]
-        revealed_row(i, below[HR, i], below[CH, i], w, w.b, 1.0, rows.kernels[ell, M, i])
-        decayed_row(i, below[CH, i], w, 1.0, su)
+        revealed_row(i, below[HR, i], below[CH, i], const, const.b, 1.0, rows.kernels[ell, M, i])
+        decayed_row(i, below[CH, i], const, 1.0, su)
         forward(i, su, rows.pairs[modes + ell - 1], rows.kernels[ell, M], work)
 
 
 @compiled
-def advance(first, last, rows, w):
-    """Rows of steps `first` … `last` − 1, in place."""
+def advance(first: int, last: int, rows: RecursionRows, const: RecursionConstants):
+    """Compute the rows of steps `first` … `last` − 1 in place."""
     n = rows.C_Delta.shape[0]
     work = np.zeros((scratch.ROWS, n))
-    for i in range(first * w.outputs, last * w.outputs):
-        _backward_half(i, rows, w, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
-        _forward_half(i, rows, w, work[scratch.FORTH_NOISE], work)
+    for i in range(first * const.outputs, last * const.outputs):
+        _backward_half(i, rows, const, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
+        _forward_half(i, rows, const, work[scratch.FORTH_NOISE], work)

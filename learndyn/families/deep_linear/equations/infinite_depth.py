@@ -1,19 +1,19 @@
 """The row recursion of infinite depth: residual blocks of β² = β_0²/L as L → ∞, along the layer time τ = ℓ/L in [0, 1].
 
-The devices of `residual`, g = K h + ζ with ζ ~ N(0, Γ) for what lies above τ and h = M g + κ with κ ~ N(0, Σ) for what
-lies below, become functions of τ. To first order in β² its pairs *up* and *down* are
+The devices of `residual`, g = K h + ζ with ζ ~ N(0, Γ) for everything above τ and h = M g + κ with κ ~ N(0, Σ) for
+everything below, become functions of τ. To first order in β² its pairs *up* and *down* are
 
     −K' = β_0² (B + K A K),    −Γ' = β_0² (D_g + K D_h Kᵀ + K A Γ + Γ Aᵀ Kᵀ),
      M' = β_0² (A + M B M),     Σ' = β_0² (D_h + M D_g Mᵀ + M B Σ + Σ Bᵀ Mᵀ),
 
     A = d(t) H_r E + γ_0 (κ∘C_h) Γ_0,    B = d(t) G_u d(s) + κ∘C_g,    D_h = d(t) C_h d(s),    D_g = mix(C̃_g),
 
-where H_r, G_u, C_h and C̃_g are those of the pair of `rows` with S_u = Σ and S_r = Γ at the same τ, and E, mix and the
-Γ_0 of the increments (called Γ there) are as in `rows`. K and Γ start at τ = 1 from the readout, M and Σ at τ = 0 from
-the input, which sees C_g and G_u at τ = 0.
+where H_r, G_u, C_h and C̃_g are those of the pair of `feedforward` with S_u = Σ and S_r = Γ at the same τ. E, mix and
+the Γ_0 of the increments (called Γ there) are as in `feedforward`. K and Γ start at τ = 1 from the readout; M and Σ
+start at τ = 0 from the input, which sees C_g and G_u at τ = 0.
 
-All functions of τ are kept at Gauss–Lobatto nodes, each of which is a layer of `Rows`. Row t of K and Γ follows from
-earlier rows, then row t of M and Σ (`layer_time`).
+All functions of τ are stored at Gauss–Lobatto nodes; each node is a layer of `RecursionRows`. Row t of K and Γ follows
+from earlier rows, and then row t of M and Σ (`layer_time_sweeps`).
 """
 
 from typing import NamedTuple
@@ -27,7 +27,8 @@ from learndyn.families.deep_linear.equations.feedforward import (
     HR,
     K,
     M,
-    Rows,
+    RecursionConstants,
+    RecursionRows,
     backward,
     decayed_row,
     forward,
@@ -35,7 +36,7 @@ from learndyn.families.deep_linear.equations.feedforward import (
     mix,
     revealed_row,
 )
-from learndyn.families.deep_linear.setting import Setting
+from learndyn.families.deep_linear.limit_numbers import LimitNumbers
 from learndyn.numerics.lower import (
     both_sides_of_lower,
     compiled,
@@ -45,8 +46,8 @@ from learndyn.numerics.lower import (
 )
 
 
-class Nodes(NamedTuple):
-    """Functions at the nodes of τ, beside those in `Rows`; the lower triangle of symmetric ones."""
+class NodeFunctions(NamedTuple):
+    """Functions at the nodes of τ, beside those in `RecursionRows`. Symmetric functions fill their lower triangle."""
 
     A: np.ndarray
     B: np.ndarray
@@ -56,27 +57,35 @@ class Nodes(NamedTuple):
     Gamma: np.ndarray
 
 
-def empty_nodes(rows: Rows) -> Nodes:
-    """Room for the nodes that are the layers of `rows`."""
+def empty_nodes(rows: RecursionRows) -> NodeFunctions:
+    """Zeros for the functions at the nodes, which are the layers of `rows`."""
     n, nodes = rows.C_Delta.shape[0], len(rows.kernels) - 1
-    return Nodes(*(np.zeros((nodes, n, n)) for _ in Nodes._fields))
+    return NodeFunctions(*(np.zeros((nodes, n, n)) for _ in NodeFunctions._fields))
 
 
-def memory(setting: Setting, steps: int) -> float:
+def memory(numbers: LimitNumbers, steps: int) -> float:
     """Bytes that `empty_nodes` takes for steps 0 … `steps`."""
-    n = (steps + 1) * setting.outputs
-    return 8.0 * n * n * len(Nodes._fields) * setting.depth
+    n = (steps + 1) * numbers.outputs
+    return 8.0 * n * n * len(NodeFunctions._fields) * numbers.depth
 
 
 @compiled
-def above(i, node, rows, nodes, w, lane, work):
-    """f(y) − y for row i of K and Γ at a node, and all that the pair there takes from them."""
-    pair, K_matrix = rows.pairs[len(w.lam) + node], rows.kernels[node + 1, K]
+def above(
+    i: int,
+    node: int,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    lane: np.ndarray,
+    work: np.ndarray,
+):
+    """f(y) − y for row i of K and Γ at a node; also updates the node's pair, B and D_g."""
+    pair, K_matrix = rows.pairs[len(const.lam) + node], rows.kernels[node + 1, K]
     k, sr, k_rate, sr_rate = lane[0, node], lane[1, node], lane[2, node], lane[3, node]
     B, D_g = nodes.B[node], nodes.D_g[node]
     backward(i, k, sr, pair, K_matrix, 1.0, work)
-    learnt_row(i, pair, w, 1.0, B[i], work[scratch.FULL])
-    mix(pair[CG], i, w, w.a, w.b, 1.0, D_g[i])
+    learnt_row(i, pair, const, 1.0, B[i], work[scratch.FULL])
+    mix(pair[CG], i, const, const.a, const.b, 1.0, D_g[i])
     kA, z, Ag = work[scratch.SECOND_PRODUCT], work[scratch.FIELD], work[scratch.IMAGE]
     Kz, unused = work[scratch.PRODUCT], work[scratch.UNUSED]
     both_sides_of_lower(k, nodes.A[node], sr, i, kA, Ag)
@@ -95,16 +104,24 @@ def above(i, node, rows, nodes, w, lane, work):
 
 
 @compiled
-def below(i, node, rows, nodes, w, lane, work):
-    """f(y) − y for row i of M and Σ at a node, and all that the pair there takes from them."""
-    pair, M_matrix = rows.pairs[len(w.lam) + node], rows.kernels[node + 1, M]
+def below(
+    i: int,
+    node: int,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    lane: np.ndarray,
+    work: np.ndarray,
+):
+    """f(y) − y for row i of M and Σ at a node; also updates the node's pair, A and D_h."""
+    pair, M_matrix = rows.pairs[len(const.lam) + node], rows.kernels[node + 1, M]
     m, su, m_rate, su_rate = lane[0, node], lane[1, node], lane[2, node], lane[3, node]
     A, D_h, e = nodes.A[node], nodes.D_h[node], i + 1
     for j in range(e):
         M_matrix[i, j] = m[j]
     forward(i, su, pair, M_matrix, work)
-    revealed_row(i, pair[HR, i], pair[CH, i], w, w.b, 1.0, A[i])
-    decayed_row(i, pair[CH, i], w, 1.0, D_h[i])
+    revealed_row(i, pair[HR, i], pair[CH, i], const, const.b, 1.0, A[i])
+    decayed_row(i, pair[CH, i], const, 1.0, D_h[i])
     mB, z, Bs = work[scratch.SECOND_PRODUCT], work[scratch.FIELD], work[scratch.IMAGE]
     Mz, unused = work[scratch.PRODUCT], work[scratch.UNUSED]
     both_sides_of_lower(m, nodes.B[node], su, e, mB, Bs)

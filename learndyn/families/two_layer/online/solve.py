@@ -20,7 +20,7 @@ from learndyn.errors import NotConverged
 from learndyn.families.two_layer.observables import TABLE, specialisation
 from learndyn.families.two_layer.online.equations import TASK, Equations, OrderParameters, equations
 from learndyn.numerics.gaussian import closed_form
-from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS, Rule, gaussian_rule
+from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS, GaussianRule, gaussian_rule
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.problem.checks import number, whole
 from learndyn.problem.part import field
@@ -102,8 +102,8 @@ class Quadrature(NamedTuple):
     `sampled` says whether the points are quasi-random: then replicates are independent.
     """
 
-    rules: Rule | None
-    coarser: Rule | None
+    rules: GaussianRule | None
+    coarser: GaussianRule | None
     sampled: bool
 
 
@@ -145,7 +145,7 @@ class Integration(Progressing):
         self,
         problem,
         system: tuple[Equations, OrderParameters],
-        rules: Rule | None,
+        rules: GaussianRule | None,
         method: "OrderParameterODE",
         looser: float = 1.0,
     ):

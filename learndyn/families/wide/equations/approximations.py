@@ -21,7 +21,7 @@ from learndyn.families.wide.setting import Setting
 from learndyn.numerics.gaussian import closed_form, error_moments
 from learndyn.numerics.pair_grid import pair_averages
 from learndyn.numerics.precision import float64
-from learndyn.numerics.rules import Rule, gaussian_rule
+from learndyn.numerics.rules import GaussianRule, gaussian_rule
 from learndyn.problem.activations import Linear
 
 GRIDS = 4
@@ -81,7 +81,7 @@ def _averages(activation, C, grids: slice):
         pairs = gaussian_rule(2, 4, GRIDS, 0).pairs
         assert pairs is not None
         points, weights = pairs.points[grids], pairs.weights[grids]
-        grid = Rule(points.reshape(-1, 2), weights.ravel() / len(weights))
+        grid = GaussianRule(points.reshape(-1, 2), weights.ravel() / len(weights))
         found = pair_averages(activation, activation, C, p, grid)
         return np.asarray(found.products), np.asarray(found.slopes)
 

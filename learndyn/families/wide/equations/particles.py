@@ -18,7 +18,7 @@ import numpy as np
 
 from learndyn.families.wide.setting import Setting
 from learndyn.numerics.covariance import covariance_root
-from learndyn.numerics.rules import Rule
+from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.activations.values import with_slope
 
 
@@ -44,7 +44,7 @@ class Particles(NamedTuple):
 
 
 def move(
-    setting: Setting, rule: TrainingRule, quadrature: Rule, saved: np.ndarray, rng, report
+    setting: Setting, rule: TrainingRule, quadrature: GaussianRule, saved: np.ndarray, rng, report
 ) -> Particles:
     """All states of the particles that start from one quadrature rule."""
     p, C, gamma = setting.points, setting.outputs, setting.gamma

@@ -1,52 +1,64 @@
-"""The numbers that enter the limit equations of a deep linear network, from a problem."""
+"""`LimitNumbers`: the numbers of a problem that enter the limit equations of a deep linear network."""
 
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
+from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Stream
 
 DATASET, STREAM, POPULATION = range(3)
+"""The supplies of data, as compiled code knows them."""
 RULE = (
     "training.learning_rate",
     "training.momentum",
     "training.weight_decay",
     "training.steps",
 )
-"""What may change in the middle of training; all else is part of all averages so far."""
+"""Fields that may change in the middle of training; all others have entered the averages taken so far."""
 
 
-class Setting(NamedTuple):
-    """What the solvers need besides the training rule; symbols as in `equations.md` of the docs.
+class LimitNumbers(NamedTuple):
+    """The numbers that enter the limit equations, except for the training rule.
 
-    `rho[ℓ]` = N_{ℓ+1}/N_ℓ for ℓ = 1 … L−1, `rho[0]` = N_1/N_L, `rho[L]` = 1; `inverse_width` = 1/ν_L; `inverse_data` =
-    1/α, 1/α_B or 0. Input modes k have eigenvalue `lam[k]` (λ), weight `omega[k]` (ω) and target Gram matrix
-    `gram[k]` = ⟨w*_c w*_c'⟩. `grouped` says whether a mode stands for several different eigenvalues.
-    `branch` is β, or None without skip connections.
+    - `data`: `DATASET`, `STREAM` or `POPULATION`
+    - `gamma`: γ_0, the richness
+    - `rho`: ρ_ℓ = N_{ℓ+1}/N_ℓ for ℓ = 1 … L−1, ρ_0 = N_1/N_L and ρ_L = 1
+    - `inverse_width`: 1/ν_L (1/N_L if the data have a spectrum)
+    - `inverse_data`: 1/α, 1/α_B or 0 (1/P, 1/B or 0 if the data have a spectrum)
+    - `noise`: σ, the standard deviation of the label noise
+    - `centered`: whether the initial function is subtracted
+    - `outputs`: the number of outputs c
+    - `lam`: λ_k, the eigenvalues of the input modes k
+    - `omega`: ω_k, the weights of the modes
+    - `gram`: ⟨w*_c w*_c'⟩, the Gram matrix of the targets in every mode
+    - `grouped`: whether a mode stands for several different eigenvalues
+    - `branch`: β, or None without skip connections
     """
 
     data: int
     gamma: float
-    rho: np.ndarray
+    rho: Float[np.ndarray, " layers"]
     inverse_width: float
     inverse_data: float
     noise: float
     centered: bool
     outputs: int
-    lam: np.ndarray
-    omega: np.ndarray
-    gram: np.ndarray
+    lam: Float[np.ndarray, " modes"]
+    omega: Float[np.ndarray, " modes"]
+    gram: Float[np.ndarray, "modes outputs outputs"]
     grouped: bool = False
     branch: float | None = None
 
     @property
     def depth(self) -> int:
-        """L."""
+        """L: the number of hidden layers."""
         return len(self.rho) - 1
 
 
-def setting(problem, bins: int) -> Setting:
-    """The setting of a problem; a spectrum of more than `bins` eigenvalues is grouped."""
+def limit_numbers(problem: Problem, bins: int) -> LimitNumbers:
+    """The limit numbers of a problem; a spectrum of more than `bins` eigenvalues is grouped into `bins` modes."""
     network, data = problem.network, problem.data
     spectrum, N = problem.task.spectrum, network.widths
     # Layers that are all infinitely wide are taken to be equally wide.
@@ -55,14 +67,14 @@ def setting(problem, bins: int) -> Setting:
     if spectrum is None:
         lam, omega, gram = np.ones(1), np.ones(1), np.eye(network.outputs)[None]
     else:
-        lam, omega, gram = binned(*spectrum.arrays(), bins=bins)
+        lam, omega, gram = binned_spectrum(*spectrum.arrays(), bins=bins)
     kind, count = POPULATION, None
     if isinstance(data, Stream):
         kind, count = STREAM, data.batch_ratio or data.batch
     elif isinstance(data, Dataset):
         kind, count = DATASET, data.ratio or data.examples
     positive = 0 if spectrum is None else np.count_nonzero(spectrum.arrays()[0])
-    return Setting(
+    return LimitNumbers(
         data=kind,
         gamma=float(network.gamma),
         rho=np.concatenate([[first], ratios]),
@@ -79,11 +91,17 @@ def setting(problem, bins: int) -> Setting:
     )
 
 
-def binned(eigenvalues, coefficients, bins: int):
+def binned_spectrum(
+    eigenvalues: Float[np.ndarray, " K"], coefficients: Float[np.ndarray, "outputs K"], bins: int
+) -> tuple[
+    Float[np.ndarray, " modes"],
+    Float[np.ndarray, " modes"],
+    Float[np.ndarray, "modes outputs outputs"],
+]:
     """Eigenvalues, multiplicities and mean target Gram matrices of at most `bins` groups of neighbouring modes.
 
-    Modes are sorted by eigenvalue; group boundaries lie on a geometric grid of ranks, so the largest eigenvalues stay
-    alone. A group keeps its trace Σλ and its target power Σ λ w*w*.
+    Modes are sorted by eigenvalue; group boundaries lie on a geometric grid of ranks, so the largest eigenvalues are
+    not grouped. A group keeps its trace Σλ and its target power Σ λ w*w*.
     """
     order = np.argsort(-eigenvalues, kind="stable")
     lam, w = eigenvalues[order], coefficients[:, order]
@@ -96,13 +114,13 @@ def binned(eigenvalues, coefficients, bins: int):
     return mean, count, gram
 
 
-def _geometric_edges(modes: int, bins: int) -> np.ndarray:
+def _geometric_edges(modes: int, bins: int) -> Int[np.ndarray, " edges"]:
     """0 = e_0 < e_1 < … < e_n = modes with n ≤ bins and steps that grow with the rank."""
     if modes <= bins:
         return np.arange(modes + 1)
-    found, count = np.array([modes]), bins
+    largest_that_fits, count = np.array([modes]), bins
     while True:
         edges = np.unique(np.rint(np.geomspace(1, modes, count)).astype(int))
         if count == 1 or len(edges) > bins:
-            return np.concatenate([[0], found])
-        found, count = edges, count + 1
+            return np.concatenate([[0], largest_that_fits])
+        largest_that_fits, count = edges, count + 1

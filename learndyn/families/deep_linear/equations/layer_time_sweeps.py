@@ -1,4 +1,4 @@
-"""Row by row in training time and, for each row, along the layer time: sweeps over the nodes of `infinite_depth`.
+"""The solution of `infinite_depth`: row by row in training time, and for each row by sweeps along the layer time.
 
 Given all earlier rows, row t of y = (K, Γ) or y = (M, Σ) obeys a linear differential equation in τ from one end of
 [0, 1] to the other; only the diagonal of Γ or Σ is quadratic in the rest of the row. With y at the nodes, β_0² f(y)
@@ -6,7 +6,7 @@ its derivative and Q the integration matrix,
 
     y = y_start + β_0² Q f(y) = (1 − β_0² Q)⁻¹ (y_start + β_0² Q (f(y) − y)),
 
-is swept from node to node, away from the start, with the newest f, until it has settled to rounding. The second form
+is swept from node to node, away from the start, with the newest f, until it changes by rounding only. The second form
 converges faster, because f begins with y itself. Sweeps that converge slowly, or not at all, are accelerated. Cost: 11
 products of a row with a triangle for each node, sweep and half of a row, with about 15 sweeps.
 """
@@ -19,36 +19,44 @@ from learndyn.families.deep_linear.equations import scratch
 from learndyn.families.deep_linear.equations.feedforward import (
     K,
     M,
-    Rows,
+    RecursionConstants,
+    RecursionRows,
     input_backward,
     input_forward,
     readout_row,
 )
-from learndyn.families.deep_linear.equations.infinite_depth import above, below
+from learndyn.families.deep_linear.equations.infinite_depth import NodeFunctions, above, below
 from learndyn.numerics.anderson import accelerate, empty_history
 from learndyn.numerics.lobatto import Lobatto
 from learndyn.numerics.lower import compiled
 
 SETTLED, STALLED = 1e-13, 1e-9
-"""Sweeps end when no row changes by more than the first part of its largest entry, or by less than the second and no
-less than half of what it changed before: then what is left is rounding."""
+"""Sweeps end when the relative change of every row is below `SETTLED`, or when it is below `STALLED` and no longer
+halves from sweep to sweep: the rest is rounding. Changes are relative to the largest entry of the row."""
 MOST_SWEEPS = 120
+"""A row that has not settled after this many sweeps is given up."""
 SLOW = 0.3
-"""Sweeps that reduce the change to no less than this part of it are accelerated."""
+"""Sweeps that shrink the change by a factor above this one are accelerated."""
 OVERFLOW = 1e60
+"""Entries above this have run away."""
 FINISHED, UNSETTLED, EXPLODED = range(3)
-"""How a recursion ended: all rows, a row that did not settle, or one whose sweeps ran away."""
+"""How a recursion ended: with all rows, at a row that did not settle, or at a row whose sweeps ran away."""
 
 
-class Integration(NamedTuple):
+class LayerTimeIntegration(NamedTuple):
     """From one end of [0, 1]: y = growth · y_start + transfer (f(y) − y) at the nodes."""
 
     growth: np.ndarray
     transfer: np.ndarray
 
 
-class Sweeps(NamedTuple):
-    """Room for the sweeps of one row: `rows[c, half]` holds K, Γ or M, Σ of output c, and then their f(y) − y."""
+class SweepArrays(NamedTuple):
+    """Memory for the sweeps of one row.
+
+    - `rows[c, half]`: K and Γ (half 0) or M and Σ (half 1) of output c at all nodes, followed by their f(y) − y
+    - `before`, `after`: f(y) − y at all nodes as one vector, before and after a sweep
+    - `history`: past sweeps, for Anderson's acceleration
+    """
 
     rows: np.ndarray
     before: np.ndarray
@@ -56,27 +64,35 @@ class Sweeps(NamedTuple):
     history: np.ndarray
 
 
-def empty_sweeps(rows: Rows, outputs: int) -> Sweeps:
-    """Room for the sweeps over the nodes of `rows`."""
+def empty_sweep_arrays(rows: RecursionRows, outputs: int) -> SweepArrays:
+    """Zeros for the sweeps over the nodes of `rows`."""
     n, nodes = rows.C_Delta.shape[0], len(rows.kernels) - 1
     size = 2 * nodes * n
-    return Sweeps(
+    return SweepArrays(
         np.zeros((outputs, 2, 4, nodes, n)), np.zeros(size), np.zeros(size), empty_history(size)
     )
 
 
-def integrations(square: float, rule: Lobatto) -> tuple[Integration, Integration]:
+def integrations(square: float, rule: Lobatto) -> tuple[LayerTimeIntegration, LayerTimeIntegration]:
     """Integration from τ = 1 downwards and from τ = 0 upwards, with β_0² = `square`."""
     upwards = rule.integrals
-    found = []
+    both = []
     for Q in (upwards[-1] - upwards, upwards):
         inverse = np.linalg.inv(np.eye(len(Q)) - square * Q)
-        found.append(Integration(inverse.sum(axis=1), square * inverse @ Q))
-    return found[0], found[1]
+        both.append(LayerTimeIntegration(inverse.sum(axis=1), square * inverse @ Q))
+    return both[0], both[1]
 
 
 @compiled
-def _integrate(i, node, start, integration, rates, y, value):
+def _integrate(
+    i: int,
+    node: int,
+    start: np.ndarray,
+    integration: LayerTimeIntegration,
+    rates: np.ndarray,
+    y: np.ndarray,
+    value: np.ndarray,
+):
     """y at a node from its start and from f(y) − y at all nodes; its largest change and its largest entry."""
     for j in range(i + 1):
         value[j] = integration.growth[node] * start[j]
@@ -92,7 +108,16 @@ def _integrate(i, node, start, integration, rates, y, value):
 
 
 @compiled
-def _sweep(i, upwards, rows, nodes, w, integration, lane, work):
+def _sweep(
+    i: int,
+    upwards: bool,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    integration: LayerTimeIntegration,
+    lane: np.ndarray,
+    work: np.ndarray,
+):
     """One sweep over the nodes; the largest relative change, and the largest entries of both parts of y."""
     n, changed, largest_device, largest_noise = lane.shape[1], 0.0, 0.0, 0.0
     start, value = 0 if upwards else n - 1, work[scratch.NODE_VALUE]
@@ -111,15 +136,15 @@ def _sweep(i, upwards, rows, nodes, w, integration, lane, work):
         if largest_device + largest_noise > OVERFLOW:
             break
         if upwards:
-            below(i, node, rows, nodes, w, lane, work)
+            below(i, node, rows, nodes, const, lane, work)
         else:
-            above(i, node, rows, nodes, w, lane, work)
+            above(i, node, rows, nodes, const, lane, work)
     return changed, largest_device, largest_noise
 
 
 @compiled
-def _pack(i, lane, scales, flat):
-    """The f(y) − y of all nodes as one vector of numbers of order one; its length."""
+def _pack(i: int, lane: np.ndarray, scales: np.ndarray, flat: np.ndarray):
+    """Write f(y) − y of all nodes into one vector, scaled to order one; returns its length."""
     place = 0
     for part in range(2):
         for node in range(lane.shape[1]):
@@ -130,7 +155,8 @@ def _pack(i, lane, scales, flat):
 
 
 @compiled
-def _unpack(i, flat, scales, lane):
+def _unpack(i: int, flat: np.ndarray, scales: np.ndarray, lane: np.ndarray):
+    """The inverse of `_pack`."""
     place = 0
     for part in range(2):
         for node in range(lane.shape[1]):
@@ -140,8 +166,8 @@ def _unpack(i, flat, scales, lane):
 
 
 @compiled
-def _first_guess(i, outputs, lane):
-    """f(y) − y of the row a step earlier serves as first guess, moved along with the diagonal near it."""
+def _first_guess(i: int, outputs: int, lane: np.ndarray):
+    """Start from f(y) − y of the row one step earlier; its entries near the diagonal move along with the diagonal."""
     for part in range(2, 4):
         for node in range(lane.shape[1]):
             for j in range(i, max(i - 2 * outputs, outputs - 1), -1):
@@ -149,15 +175,24 @@ def _first_guess(i, outputs, lane):
 
 
 @compiled
-def _settle(i, upwards, rows, nodes, w, integration, room, work):
-    """Sweep until row i has settled."""
-    lane = room.rows[i % w.outputs, 1 if upwards else 0]
+def _settle(
+    i: int,
+    upwards: bool,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    integration: LayerTimeIntegration,
+    room: SweepArrays,
+    work: np.ndarray,
+):
+    """Sweep until row i has settled; returns how that ended."""
+    lane = room.rows[i % const.outputs, 1 if upwards else 0]
     before, accelerated, scales, size = np.inf, 0, np.ones(2), 0
     for _ in range(MOST_SWEEPS):
         if accelerated:
             size = _pack(i, lane, scales, room.before)
         changed, largest_device, largest_noise = _sweep(
-            i, upwards, rows, nodes, w, integration, lane, work
+            i, upwards, rows, nodes, const, integration, lane, work
         )
         if largest_device + largest_noise > OVERFLOW:
             return EXPLODED
@@ -176,31 +211,47 @@ def _settle(i, upwards, rows, nodes, w, integration, room, work):
 
 
 @compiled
-def _backward_half(i, rows, nodes, w, integration, room, work):
-    """From the readout at τ = 1 to the input."""
-    lane, last = room.rows[i % w.outputs, 0], len(nodes.A) - 1
-    readout_row(i, w, lane[0, last], lane[1, last])
-    _first_guess(i, w.outputs, lane)
-    above(i, last, rows, nodes, w, lane, work)
-    ending = _settle(i, False, rows, nodes, w, integration, room, work)
+def _backward_half(
+    i: int,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    integration: LayerTimeIntegration,
+    room: SweepArrays,
+    work: np.ndarray,
+):
+    """Row i of all backward functions, from the readout at τ = 1 to the input; returns how the sweeps ended."""
+    lane, last = room.rows[i % const.outputs, 0], len(nodes.A) - 1
+    readout_row(i, const, lane[0, last], lane[1, last])
+    _first_guess(i, const.outputs, lane)
+    above(i, last, rows, nodes, const, lane, work)
+    ending = _settle(i, False, rows, nodes, const, integration, room, work)
     for node in range(last + 1):
         for j in range(i + 1):
             rows.kernels[node + 1, K, i, j] = lane[0, node, j]
             nodes.Gamma[node, i, j] = lane[1, node, j]
-    input_backward(i, rows, w, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
+    input_backward(i, rows, const, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
     return ending
 
 
 @compiled
-def _forward_half(i, rows, nodes, w, integration, room, work):
-    """From the data at τ = 0 to the last layer."""
-    lane = room.rows[i % w.outputs, 1]
-    input_forward(i, rows, w, lane[1, 0], work)
+def _forward_half(
+    i: int,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    integration: LayerTimeIntegration,
+    room: SweepArrays,
+    work: np.ndarray,
+):
+    """Row i of all forward functions, from the data at τ = 0 to the last layer; returns how the sweeps ended."""
+    lane = room.rows[i % const.outputs, 1]
+    input_forward(i, rows, const, lane[1, 0], work)
     for j in range(i + 1):
         lane[0, 0, j] = rows.kernels[1, M, i, j]
-    _first_guess(i, w.outputs, lane)
-    below(i, 0, rows, nodes, w, lane, work)
-    ending = _settle(i, True, rows, nodes, w, integration, room, work)
+    _first_guess(i, const.outputs, lane)
+    below(i, 0, rows, nodes, const, lane, work)
+    ending = _settle(i, True, rows, nodes, const, integration, room, work)
     for node in range(len(nodes.A)):
         for j in range(i + 1):
             nodes.Sigma[node, i, j] = lane[1, node, j]
@@ -208,13 +259,25 @@ def _forward_half(i, rows, nodes, w, integration, room, work):
 
 
 @compiled
-def advance_nodes(first, last, rows, nodes, w, downwards, upwards, room):
-    """Rows of steps `first` … `last` − 1, in place; the number of steps finished, and how it ended."""
+def advance_nodes(
+    first: int,
+    last: int,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    downwards: LayerTimeIntegration,
+    upwards: LayerTimeIntegration,
+    room: SweepArrays,
+):
+    """Compute the rows of steps `first` … `last` − 1 in place.
+
+    Returns the number of finished steps, and how the recursion ended: `FINISHED`, `UNSETTLED` or `EXPLODED`.
+    """
     work = np.zeros((scratch.ROWS, rows.C_Delta.shape[0]))
-    for i in range(first * w.outputs, last * w.outputs):
-        ending = _backward_half(i, rows, nodes, w, downwards, room, work)
+    for i in range(first * const.outputs, last * const.outputs):
+        ending = _backward_half(i, rows, nodes, const, downwards, room, work)
         if ending == FINISHED:
-            ending = _forward_half(i, rows, nodes, w, upwards, room, work)
+            ending = _forward_half(i, rows, nodes, const, upwards, room, work)
         if ending != FINISHED:
-            return i // w.outputs, ending
+            return i // const.outputs, ending
     return last, FINISHED

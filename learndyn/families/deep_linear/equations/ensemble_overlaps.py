@@ -1,8 +1,8 @@
 """Error overlaps ⟨v_a·v_b⟩ of two networks that share the data only, or the initial weights only.
 
-Networks a and b follow the same law, so their response functions and kernels M, K are those of one network; only the
-correlations between a and b differ from those within one. With nothing shared the overlap is the bias. An ensemble of E
-networks has the error C_v/E + (1 − 1/E) C_v^ab.
+Networks a and b follow the same law, so their response functions and kernels M, K are those of a single network; only
+the correlations between a and b differ from those within a network. With nothing shared the overlap is the bias. An
+ensemble of E networks has the error C_v/E + (1 − 1/E) C_v^ab.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ from learndyn.families.deep_linear.equations.feedforward import (
     GU,
     K,
     M,
-    Rows,
-    Weights,
+    RecursionConstants,
+    RecursionRows,
     backward,
     errors_row,
     forward,
@@ -23,47 +23,49 @@ from learndyn.families.deep_linear.equations.feedforward import (
     mix,
     totals,
 )
-from learndyn.families.deep_linear.setting import DATASET, STREAM
+from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM
 from learndyn.numerics.lower import compiled, lower_times_column, symmetric_times_column
 
 
 @compiled
-def same_data(rows, w, bias):
+def same_data(rows: RecursionRows, const: RecursionConstants, bias: np.ndarray):
     """C_v^ab = bias + Σ_k ω_k G_u^k C_u^ab G_u^kᵀ, where C_u^ab follows from C_v^ab as C_u from C_v."""
     n = bias.shape[0]
-    Nc = w.outputs
+    Nc = const.outputs
     C_v, C_u, work = np.zeros((n, n)), np.zeros((n, n)), np.zeros((scratch.ROWS, n))
     noise_of_v, image, unused = work[scratch.FIELD], work[scratch.IMAGE], work[scratch.UNUSED]
     source, rv = work[scratch.ERROR_SOURCE], work[scratch.FEEDBACK]
     for i in range(n):
         for j in range(i + 1):
             C_v[i, j] = bias[i, j]
-        for k in range(len(w.lam)):
+        for k in range(len(const.lam)):
             G_u = rows.pairs[k, GU]
             symmetric_times_column(C_u, G_u[i], i, noise_of_v, unused)
             lower_times_column(G_u, noise_of_v, i, image)
             for j in range(i):
-                C_v[i, j] += w.omega[k] * image[j]
-                C_v[i, i] += w.omega[k] * G_u[i, j] * noise_of_v[j]
+                C_v[i, j] += const.omega[k] * image[j]
+                C_v[i, i] += const.omega[k] * G_u[i, j] * noise_of_v[j]
         for j in range(i + 1):
-            source[j] = w.inverse_data * C_v[i, j]
+            source[j] = const.inverse_data * C_v[i, j]
             if j % Nc == i % Nc:
-                source[j] += w.inverse_data * w.noise_square
-        if w.data == DATASET:
-            totals(rows, GU, i, w.omega, rv)
+                source[j] += const.inverse_data * const.noise_square
+        if const.data == DATASET:
+            totals(rows, GU, i, const.omega, rv)
             for j in range(i + 1):
-                rv[j] *= w.inverse_data
+                rv[j] *= const.inverse_data
             errors_row(i, source, rv, rows.kernels[0, M], C_u, work)
-        elif w.data == STREAM:
+        elif const.data == STREAM:
             for j in range((i // Nc) * Nc, i + 1):
                 C_u[i, j] = source[j]
     return C_v
 
 
 @compiled
-def _same_weights_row(i, pairs, rows, w, work):
-    """Row i of the correlations between networks a and b, into `pairs`; the kernels are those of one network."""
-    Nc, L, modes = w.outputs, len(w.rho) - 1, len(w.lam)
+def _same_weights_row(
+    i: int, pairs: np.ndarray, rows: RecursionRows, const: RecursionConstants, work: np.ndarray
+):
+    """Row i of the correlations between networks a and b, into `pairs`; the kernels are those of a single network."""
+    Nc, L, modes = const.outputs, len(const.rho) - 1, len(const.lam)
     t = i // Nc
     sr, su, below = work[scratch.BACK_NOISE], work[scratch.FORTH_NOISE], work[scratch.C_TOTAL]
     k_mode, sr_mode = work[scratch.MODE_KERNEL], work[scratch.MODE_NOISE]
@@ -71,21 +73,21 @@ def _same_weights_row(i, pairs, rows, w, work):
         K_matrix = rows.kernels[ell, K]
         if ell == L:
             for j in range(i + 1):
-                sr[j] = w.b[t] * w.b[j // Nc] if j % Nc == i % Nc else 0.0
+                sr[j] = const.b[t] * const.b[j // Nc] if j % Nc == i % Nc else 0.0
         else:
-            factor = w.rho[ell] if ell > 0 else w.rho[0] * w.inverse_width
-            b = w.b if ell > 0 else w.b_input
-            mix(pairs[modes + ell, CG], i, w, w.a, b, factor, sr)
+            factor = const.rho[ell] if ell > 0 else const.rho[0] * const.inverse_width
+            b = const.b if ell > 0 else const.b_input
+            mix(pairs[modes + ell, CG], i, const, const.a, b, factor, sr)
         if ell > 0:
             backward(i, K_matrix[i], sr, pairs[modes + ell - 1], K_matrix, 1.0, work)
     for mode in range(modes):
-        lam = w.lam[mode]
+        lam = const.lam[mode]
         for j in range(i + 1):
             k_mode[j] = lam * rows.kernels[0, K, i, j]
-            sr_mode[j] = lam * (sr[j] + w.gram[mode, i % Nc, j % Nc])
+            sr_mode[j] = lam * (sr[j] + const.gram[mode, i % Nc, j % Nc])
             su[j] = 0.0
         backward(i, k_mode, sr_mode, pairs[mode], rows.kernels[0, K], lam, work)
-        if w.data == DATASET:
+        if const.data == DATASET:
             forward(i, su, pairs[mode], rows.kernels[0, M], work)
         else:
             forward_identity(i, su, pairs[mode])
@@ -97,21 +99,22 @@ def _same_weights_row(i, pairs, rows, w, work):
         if ell == 1:
             for mode in range(modes):
                 for j in range(i + 1):
-                    below[j] += w.omega[mode] * w.lam[mode] * pairs[mode, CH, i, j]
+                    below[j] += const.omega[mode] * const.lam[mode] * pairs[mode, CH, i, j]
         for j in range(i + 1):
-            su[j] = w.d[t] * w.d[j // Nc] * below[j]
+            su[j] = const.d[t] * const.d[j // Nc] * below[j]
         forward(i, su, pairs[modes + ell - 1], rows.kernels[ell, M], work)
 
 
 @compiled
-def _same_weights(pairs, rows, w):
+def _same_weights(pairs: np.ndarray, rows: RecursionRows, const: RecursionConstants):
+    """Fill `pairs` row by row."""
     work = np.zeros((scratch.ROWS, pairs.shape[-1]))
     for i in range(pairs.shape[-1]):
-        _same_weights_row(i, pairs, rows, w, work)
+        _same_weights_row(i, pairs, rows, const, work)
 
 
-def same_weights(rows: Rows, w: Weights, n: int) -> np.ndarray:
+def same_weights(rows: RecursionRows, const: RecursionConstants, n: int) -> np.ndarray:
     """C_v^ab (lower triangle) of networks with the same initial weights and independent data, for n composite steps."""
     pairs = np.zeros((*rows.pairs.shape[:2], n, n))
-    _same_weights(pairs, rows, w)
-    return np.einsum("k,kij->ij", w.omega, pairs[: len(w.lam), CG])
+    _same_weights(pairs, rows, const)
+    return np.einsum("k,kij->ij", const.omega, pairs[: len(const.lam), CG])

@@ -1,0 +1,178 @@
+"""The limit of a deep linear network, trained in the orthonormal basis of the directions it has visited.
+
+A Gaussian matrix that is applied to a vector never seen before gives a direction never seen before; so the infinitely
+large network *is* a small one whose spaces grow. Inner products are divided by the dimension of the space: D for the
+input space V, P for the data, N_ℓ for layer ℓ. Every operator (𝒵 = Z/√D from V to the data, where X = ZΛ^½;
+𝒲⁰ = W⁰/√D from V to layer 1; 𝒲^ℓ = W^ℓ/√N_ℓ from layer ℓ to ℓ+1) is an array A, empty at first, and
+
+- A x, with q the unit vector along the part of x orthogonal to all earlier inputs: first append the ROW q to A (a new
+  direction of the output space);
+- A^⊤y, with p the same for outputs: first append the COLUMN c p to A (a new direction of the input space), where c² is
+  the ratio of the dimensions of input and output space: 1/α for 𝒵, 1/ν_1 for 𝒲⁰, 1/ρ_ℓ for 𝒲^ℓ.
+
+Vectors of V have a coordinate for each direction and mode k of the inputs, scaled by √ω_k. With w*_c, the label noise
+ε_c and the initial readouts w_c as the first directions of their spaces, the states t = 0 … T are
+
+    g^L = w,  g^ℓ = ρ_ℓ 𝒲^ℓ⊤ g^{ℓ+1},  θ = (ρ_0/γ_0) 𝒲⁰⊤ g¹,  v = w* − θ (+ θ(0) if centred),
+    Δ = 𝒵 Λ^½ v + σε,  h⁰ = Λ^½ 𝒵^⊤ Δ    (stream: Λv + Λ^½ ξ with new ξ ~ N(0, (C_v(t,t) + σ²)/α_B); population: Λv),
+    h^{ℓ+1} = 𝒲^ℓ h^ℓ,    𝒲^ℓ: force γ_0 Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,    w_c: force γ_0 h^L_c,
+
+and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. A row or column appended at time t is a part of W(0), and has
+decayed by d(t) = Π (1 − ηλ).
+
+Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its
+length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory; n ≤ 2(T + 1) + 1 for each output and, in V, mode,
+and much less where training is smooth.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from learndyn.core.memory import require_memory
+from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNumbers
+from learndyn.numerics.covariance import covariance_root
+from learndyn.numerics.growing import Operator, Space, padded
+
+TARGET, WIDTH, DATA = range(3)
+"""Origins of a direction of the input space: the target w*, a weight matrix, or the data."""
+
+
+class GrowingDeepLinear:
+    """The infinitely large network in growing coordinates; vectors are rows, one for each output c.
+
+    `backward`, `errors` and `forward` compute g, v, Δ and h of the current step, in this order; `step` then trains.
+    """
+
+    def __init__(self, numbers: LimitNumbers, tolerance: float):
+        self.numbers, outputs = numbers, numbers.outputs
+        modes = len(numbers.lam)
+        self.root_lam, self.root_omega = np.sqrt(numbers.lam), np.sqrt(numbers.omega)
+        self.inputs, self.examples = Space(modes), Space()
+        self.layers = [Space() for _ in range(numbers.depth)]
+        if numbers.branch is not None:
+            # Skip connections put the fields of all hidden layers into one space.
+            self.layers = [self.layers[0]] * numbers.depth
+        self.spaces = list({id(x): x for x in (self.inputs, self.examples, *self.layers)}.values())
+        first = np.sqrt(numbers.inverse_width / numbers.rho[0]) * self.root_omega
+        self.W = [Operator(self.inputs, self.layers[0], first, WIDTH, tolerance)]
+        for l in range(1, numbers.depth):
+            fresh = np.array([1 / np.sqrt(numbers.rho[l])])
+            source, target = self.layers[l - 1], self.layers[l]
+            self.W.append(Operator(source, target, fresh, WIDTH, tolerance))
+        fresh = np.sqrt(numbers.inverse_data) * self.root_omega
+        self.Z = Operator(self.inputs, self.examples, fresh, DATA, tolerance)
+        for space in (self.inputs, self.examples, self.layers[-1]):
+            space.reserve(outputs)
+            for _ in range(outputs):
+                space.add(TARGET)
+        self.w_star = np.zeros((outputs, self.inputs.capacity))
+        roots = covariance_root(numbers.gram).transpose(1, 2, 0) * self.root_omega
+        self.w_star[:, : self.inputs.dimension] = roots.reshape(outputs, -1)
+        self.w = np.eye(outputs, self.layers[-1].capacity)
+        self.w_buffer = np.zeros_like(self.w)
+        self.theta_0 = None
+
+    def reserve(self) -> None:
+        """Make room for one more step, in which every space gains at most two directions for each output."""
+        outputs = self.numbers.outputs
+        before = [space.capacity for space in self.spaces]
+        for space in self.spaces:
+            space.reserve(2 * outputs * (1 + self.layers.count(space)))
+        operators = [*self.W, self.Z] if self.numbers.data == DATASET else self.W
+        if before != [space.capacity for space in self.spaces]:
+            # While an array grows, its old copy still exists: an array and two bases for each operator.
+            growing = max(op.target.capacity * op.source.capacity for op in operators)
+            advice = "use fewer steps, a larger tolerance or fewer bins"
+            require_memory(24.0 * growing, "the innovation basis", advice)
+        for operator in operators:
+            operator.reserve(outputs)
+        self.w, self.w_buffer = (
+            padded(x, (outputs, self.layers[-1].capacity)) for x in (self.w, self.w_buffer)
+        )
+        self.w_star = padded(self.w_star, (outputs, self.inputs.capacity))
+        if self.theta_0 is not None:
+            self.theta_0 = padded(self.theta_0, (outputs, self.inputs.capacity))
+
+    def _through(self, field: np.ndarray, image: np.ndarray) -> np.ndarray:
+        """The field after an inner layer: its image, or the field itself plus a residual branch."""
+        branch = self.numbers.branch
+        return image if branch is None else field + branch * image
+
+    def backward(self) -> None:
+        """g^ℓ (`g[ℓ − 1]`) and v."""
+        numbers = self.numbers
+        self.g = [self.w]
+        for l in range(numbers.depth - 1, 0, -1):
+            self.g.insert(
+                0, self._through(self.g[0], numbers.rho[l] * _each(self.W[l].adjoint, self.g[0]))
+            )
+        theta = numbers.rho[0] / numbers.gamma * _each(self.W[0].adjoint, self.g[0])
+        self.v = self.w_star - theta
+        if numbers.centered:
+            if self.theta_0 is None:
+                self.theta_0 = theta
+            self.v += self.theta_0
+
+    def errors(self) -> None:
+        """Λ^½v, its Gram matrix C_v(t,t) and, for a dataset, Δ."""
+        self.whitened = self._per_mode(self.v, self.root_lam)
+        self.C_v = self.whitened @ self.whitened.T
+        if self.numbers.data == DATASET:
+            self.Delta = _each(self.Z.forward, self.whitened)
+            noise = range(self.numbers.outputs)
+            self.Delta[noise, noise] += self.numbers.noise
+
+    def forward(self) -> None:
+        """h^ℓ (`h[ℓ]`), ℓ = 0 … L."""
+        dataset = self.numbers.data == DATASET
+        gradient = _each(self.Z.adjoint, self.Delta) if dataset else self.whitened.copy()
+        if self.numbers.data == STREAM and self.numbers.inverse_data:
+            covariance = self.C_v + self.numbers.noise**2 * np.eye(self.numbers.outputs)
+            for column in covariance_root(self.numbers.inverse_data * covariance).T:
+                gradient[:, self.inputs.add(DATA)] += np.outer(column, self.root_omega)
+        self.h = [self._per_mode(gradient, self.root_lam)]
+        self.h.append(_each(self.W[0].forward, self.h[0]))
+        for W in self.W[1:]:
+            self.h.append(self._through(self.h[-1], _each(W.forward, self.h[-1])))
+
+    def step(self, eta: float, beta: float, decay: float) -> None:
+        """Train with the fields of the current step."""
+        rate, keep = eta * self.numbers.gamma, 1 - eta * decay
+        inner = 1.0 if self.numbers.branch is None else self.numbers.branch
+        scales = [1.0] + [inner] * (len(self.W) - 1)
+        for W, scale, g, h in zip(self.W, scales, self.g, self.h[:-1], strict=True):
+            W.step(keep, beta, scale * rate * g, h)
+        self.w_buffer = beta * self.w_buffer + rate * self.h[-1]
+        self.w = keep * self.w + self.w_buffer
+
+    def decomposition(self) -> np.ndarray:
+        """Σ_c C_v(t,t)_cc by the origin of the directions of v: target, width, data."""
+        power = np.sum(self.whitened[:, : self.inputs.dimension] ** 2, axis=0)
+        power = power.reshape(-1, self.inputs.modes).sum(axis=1)
+        return np.bincount(self.inputs.origins, weights=power, minlength=3)
+
+    def target_overlaps(self) -> np.ndarray:
+        """⟨w*·v⟩ and ⟨w*·w*⟩, weighted by λ and summed over outputs."""
+        target = self._per_mode(self.w_star, self.root_lam)
+        return np.array([np.sum(target * self.whitened), np.sum(target * target)])
+
+    def fields(self) -> dict[str, np.ndarray]:
+        """Copies of the vectors whose correlations are observables, without spare coordinates."""
+        vectors = {"C_v": self.whitened[:, : self.inputs.dimension]}
+        vectors["C_h0"] = self.h[0][:, : self.inputs.dimension]
+        if self.numbers.data == DATASET:
+            vectors["C_Delta"] = self.Delta[:, : self.examples.dimension]
+        for l, layer in enumerate(self.layers):
+            vectors[f"C_h{l + 1}"] = self.h[l + 1][:, : layer.dimension]
+            vectors[f"C_g{l + 1}"] = self.g[l][:, : layer.dimension]
+        return {name: x.copy() for name, x in vectors.items()}
+
+    def _per_mode(self, x: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """x with the coordinates of every mode k times factors[k]."""
+        return (x.reshape(len(x), -1, len(factors)) * factors).reshape(x.shape)
+
+
+def _each(query: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
+    """The answers to the query for one vector after the other."""
+    return np.array([query(x) for x in vectors])

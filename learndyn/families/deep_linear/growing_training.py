@@ -1,0 +1,152 @@
+"""The growing network of the innovation basis on its way through training, and the observables read off it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from learndyn.core.divergence import diverged
+from learndyn.core.progressing import Diverged, Progressing, Report
+from learndyn.families.deep_linear.equations.innovation import GrowingDeepLinear
+from learndyn.families.deep_linear.limit_numbers import DATASET, POPULATION, RULE, LimitNumbers
+from learndyn.families.deep_linear.observables import (
+    alignment,
+    common_evidence,
+    edge_of_stability,
+    layer_labels,
+)
+from learndyn.numerics.gram import gram, stacked
+from learndyn.problem.problem import Problem
+from learndyn.problem.weight_response import PerStepRule
+
+REPORT_EVERY = 16
+"""Steps between two reports of progress."""
+
+
+class GrowingTraining(Progressing):
+    """The growing network in training, with the numbers and fields recorded so far.
+
+    - `problem`: the problem
+    - `numbers`: its limit numbers
+    - `tolerance`: the relative length below which a new direction is dropped
+    """
+
+    now: int = 0
+    changeable = RULE
+
+    def __init__(self, problem: Problem, numbers: LimitNumbers, tolerance: float):
+        self.problem, self.numbers, self.tolerance = problem, numbers, tolerance
+        self.network = GrowingDeepLinear(numbers, tolerance)
+        self.rule = PerStepRule.of(problem.training)
+        self.scalars: list[list[float]] = []
+        self.fields: list[dict[str, np.ndarray]] = []
+        self.powers: list[float] = []
+        self.successive: list[float] = []
+        self.scale: float | None = None
+
+    def _compute_fields(self) -> None:
+        """Compute the fields of the present step; raises `Diverged`."""
+        network, numbers = self.network, self.numbers
+        before = network.h[0] if self.now > 0 else None
+        network.reserve()
+        network.backward()
+        network.errors()
+        noise = numbers.outputs * numbers.noise**2
+        self.test_loss = float(np.trace(network.C_v)) + noise
+        dataset = numbers.data == DATASET
+        self.train_loss = float(np.sum(network.Delta**2)) if dataset else self.test_loss
+        largest = max(self.test_loss, self.train_loss)
+        if self.scale is None:
+            self.scale = largest
+        if diverged(largest, self.scale):
+            raise Diverged
+        network.forward()
+        gradient = network.h[0]
+        self.powers.append(float(np.sum(gradient**2)))
+        if before is not None:
+            self.successive.append(float(np.sum(before * gradient[:, : before.shape[1]])))
+
+    def _present_scalars(self) -> list[float]:
+        """The losses, the decomposition of the test loss and the overlaps with the target."""
+        parts, overlaps = self.network.decomposition(), self.network.target_overlaps()
+        return [self.test_loss, self.train_loss, *parts, *overlaps]
+
+    def advance(self, states: Sequence[float] | np.ndarray, report: Report) -> int:
+        with np.errstate(over="ignore", invalid="ignore"):
+            for number, state in enumerate(states):
+                try:
+                    self._move(state, report)
+                except Diverged:
+                    return number
+                self.scalars.append(self._present_scalars())
+                self.fields.append(self.network.fields())
+        return len(states)
+
+    def _move(self, until: float, report: Report) -> None:
+        if self.scale is None:
+            self._compute_fields()
+            report(self.now)
+        while self.now < until:
+            eta, momentum, decay = (float(x[self.now]) for x in self.rule)
+            self.network.step(eta, momentum, decay)
+            self.now += 1
+            self._compute_fields()
+            if self.now % REPORT_EVERY == 0:
+                report(self.now)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self._arrays(self.scalars, self.fields)
+
+    def observe(self) -> dict[str, np.ndarray]:
+        return self._arrays([self._present_scalars()], [self.network.fields()])
+
+    def _arrays(
+        self, scalars: list[list[float]], fields: list[dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        losses = _losses(np.reshape(scalars, (-1, 7)), self.numbers)
+        return losses | _correlations(fields, self.numbers)
+
+    def labels(self) -> dict[str, np.ndarray]:
+        return layer_labels(self.numbers)
+
+    def evidence(self) -> dict[str, Any]:
+        """The evidence of all methods, the dimension of the largest space, and the tolerance."""
+        edge = edge_of_stability(self.powers, self.successive) if self.powers else None
+        basis = max(space.dimension for space in self.network.spaces)
+        evidence = common_evidence(self.problem, "innovation", self.numbers, edge)
+        return evidence | {"basis": basis, "tolerance": self.tolerance}
+
+    def after(self) -> int:
+        return self.now + 1
+
+    def change(self, problem: Problem) -> None:
+        self.rule = self.rule.until(self.now, problem.training)
+        self.problem = problem
+
+
+def _losses(scalars: np.ndarray, numbers: LimitNumbers) -> dict[str, np.ndarray]:
+    """The observables at single steps."""
+    test_loss, train_loss, bias, width_variance, data_variance, overlap, target = scalars.T
+    losses = {
+        "bias": bias,
+        "width_variance": width_variance,
+        "data_variance": data_variance,
+        "test_loss": test_loss,
+        "alignment": alignment(overlap, bias + width_variance + data_variance, target),
+    }
+    return losses if numbers.data == POPULATION else losses | {"train_loss": train_loss}
+
+
+def _correlations(
+    fields: list[dict[str, np.ndarray]], numbers: LimitNumbers
+) -> dict[str, np.ndarray]:
+    """The observables at pairs of steps: Gram matrices of the recorded vectors."""
+
+    def products(name: str) -> np.ndarray:
+        return gram(stacked([x[name] for x in fields], numbers.outputs))
+
+    single = ("C_v", "C_h0", "C_Delta") if numbers.data == DATASET else ("C_v", "C_h0")
+    correlations = {name: products(name) for name in single}
+    for name in ("C_h", "C_g"):
+        correlations[name] = np.array([products(f"{name}{l}") for l in range(1, numbers.depth + 1)])
+    return correlations

@@ -112,11 +112,11 @@ class PowerSeriesKernel(Kernel):
 
     def of_state(self, q, s=None):
         orders = np.arange(1, self.by_states.shape[1])[:, None, None]
-        return _power_series(orders * self.by_states[:, 1:], q, s)
+        return _power_series(self.by_states[:, 1:] * orders, q, s)
 
     def of_second_state(self, q, s):
         orders = np.arange(1, len(self.by_states))[:, None, None, None]
-        return _power_series(orders * self.by_states[1:], q, s)
+        return _power_series(self.by_states[1:] * orders, q, s)
 
     def of_controls(self, R, q, s=None):
         by_power = self._by_power(R, q, s)

@@ -206,6 +206,75 @@ def family(steps: int, epochs: int) -> None:
         row(f"{name}, N = {steps}, {epochs} steps", seconds, "one neuron", first)
 
 
+def many_neurons(counts=(1, 4, 16, 32, 64), steps: int = 8, epochs: int = 160, field=FIELD) -> None:
+    """Compile time (the first call) and step time for student and teacher of many neurons in one field.
+
+    Nothing is compiled before a first call, and no cache on disk is used. All times are CPU time and printed as ratios
+    to the first of the counts; the steps are timed in turns, so that all counts meet the same load of the machine.
+    """
+    first_calls, calls = [], []
+    for count in counts:
+        amplitudes = list(np.linspace(0.8, 1.2, count))
+        network = ld.NeuralODE(
+            field,
+            control_ratio=0.75,
+            time=1.0,
+            steps=steps,
+            amplitudes=amplitudes,
+            teacher_amplitudes=amplitudes,
+            own_fields=False,
+            initial_overlap=0.1,
+        )
+        training = ld.GradientDescent(0.1, steps=epochs)
+        asked = ld.Problem(network, ld.Stream(), training)
+        jax.clear_caches()
+        start = time.process_time()
+        calls.append(compiled_steps(asked, epochs))
+        calls[-1]()
+        first_calls.append(time.process_time() - start)
+        print(f"  {count:>3} neurons: first call {first_calls[-1]:.1f} s", flush=True)
+    turns = np.array([[_cpu_seconds(call) for call in calls] for _ in range(9)])
+    seconds = turns.min(axis=0) / epochs
+    for count, compile_time, step in zip(counts, first_calls, seconds, strict=True):
+        print(
+            f"  {count:>3} neurons: first call {compile_time:6.2f} s = {compile_time / first_calls[0]:5.2f}, "
+            f"step {step * 1e6:7.1f} µs = {step / seconds[0]:5.2f} times that of {counts[0]}"
+        )
+
+
+def compiled_steps(asked: ld.Problem, epochs: int):
+    """A function that trains for so many steps in one compiled call."""
+    saved = np.array([0, epochs])
+    with float64():
+        setting = map.setting_of(asked, saved)
+        x = eqx.filter_jit(map.teacher_of)(setting.flow)
+        etas = jnp.full((epochs, 2), asked.training.learning_rate)
+    compiled = eqx.filter_jit(map.steps)
+
+    def call():
+        with float64():
+            return jax.block_until_ready(
+                compiled(
+                    setting.flow,
+                    x,
+                    setting.rule,
+                    setting.start,
+                    setting.M_saved,
+                    etas,
+                    0,
+                    jnp.asarray(saved),
+                )
+            )
+
+    return call
+
+
+def _cpu_seconds(call) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
 def power(what: str, sizes, run, repeat: int = 3) -> None:
     """The exponent of the time, fitted to all sizes and between the largest two; the first call compiles."""
     seconds = [best(lambda size=size: run(size), repeat) for size in sizes]
@@ -226,6 +295,7 @@ def run() -> None:
             against_one_unit(steps, 320)
         for steps in (8, 20):
             family(steps, 320)
+        many_neurons()
         power("map, against N, 31 steps", [20, 40, 80, 160], lambda N: solved(N, 31))
         power("map, against training steps, N = 20", [127, 511, 2047], lambda E: solved(20, E))
         power("memory, against N, 10 steps", [10, 20, 40], lambda N: solved(N, 10, MEMORY), 2)

@@ -141,8 +141,8 @@ def _alone(flow: Flow, Q, noise, from_state: bool):
     N = flow.steps
     one = Units(np.zeros((1, N), dtype=int), (0,))
     ones, norm = jnp.ones(1), jnp.asarray(Q, float)
-    kernel = kernel_of(one, one, ones, ones, norm[None, None])
-    x = trajectory(flow, 0, kernel, jnp.asarray(noise, float), N)
+    kernel = kernel_of(flow.fields[0], one, one, ones, ones, norm[None, None])
+    x = trajectory(flow, kernel, jnp.asarray(noise, float), N)
     kick = flow.h**2 * flow.fields[0].of_state(x.C[:N, :N], norm)
     both = jnp.stack([x.a, x.a[::-1]]), jnp.stack([kick, kick[::-1, ::-1]])
     D, C_pp = jax.vmap(_spread)(*both)

@@ -26,6 +26,22 @@ class Units(NamedTuple):
         """h."""
         return len(self.labels)
 
+    @property
+    def steps(self) -> int:
+        """N: Euler steps of the flow."""
+        return self.index.shape[1]
+
+    @property
+    def windows(self) -> int:
+        """W: windows of time, all equally long."""
+        return int(self.index[0, -1] - self.index[0, 0]) // self.neurons + 1
+
+    @property
+    def span(self) -> slice:
+        """The units of the flow, window by window and in it neuron by neuron, among those of all systems."""
+        first = int(self.index[0, 0])
+        return slice(first, first + self.windows * self.neurons)
+
 
 class System(NamedTuple):
     """One of the stacked systems: the units of its student and of its teacher."""

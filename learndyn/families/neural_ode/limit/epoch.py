@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.linalg import block_diag
 
 from learndyn.families.neural_ode.limit.adjoint import (
     Backward,
@@ -18,7 +19,7 @@ from learndyn.families.neural_ode.limit.adjoint import (
     error_at,
     errors,
 )
-from learndyn.families.neural_ode.limit.kernel import kernel_of
+from learndyn.families.neural_ode.limit.kernel import Kernel, kernel_of
 from learndyn.families.neural_ode.limit.setting import Flow, Overlaps
 from learndyn.families.neural_ode.limit.trajectories import (
     Trajectory,
@@ -68,15 +69,14 @@ def epoch(flow: Flow, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Ep
     made, students, mixed = systems(flow.shape), [], []
     kernels = [
         (
-            kernel_of(system.student, system.student, state.a, state.a, state.Q),
-            kernel_of(system.student, system.teacher, state.a, flow.teacher_a, state.M),
+            kernel_of(field, system.student, system.student, state.a, state.a, state.Q),
+            kernel_of(field, system.student, system.teacher, state.a, flow.teacher_a, state.M),
         )
-        for system in made
+        for field, system in zip(flow.fields, made, strict=True)
     ]
     for s, (own, other) in enumerate(kernels):
-        given = (flow.noise, N, students[-1].C if s else None)
-        students.append(trajectory(flow, s, own, *given))
-        mixed.append(cross_correlation(flow, s, other, students[s], x[s], mixed[-1] if s else None))
+        students.append(trajectory(flow, own, flow.noise, N, students[-1].C if s else None))
+        mixed.append(cross_correlation(flow, other, students[s], x[s], mixed[-1] if s else None))
     # The second argument of each system's field, between uses: its own earlier states, or those of its driver.
     second: list[tuple] = [_second(flow, students[0].C, mixed[0])]
     if len(made) > 1:
@@ -87,17 +87,15 @@ def epoch(flow: Flow, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Ep
     courses: list[Course] = []
     driven = None
     for s in reversed(range(len(made))):
-        field, (own, other) = flow.fields[s], kernels[s]
-        at = (students[s].C[:N, :N], second[s][0]), (mixed[s][:N, :N_t], second[s][1])
+        own, other = kernels[s]
+        at_own = students[s].C[:N, :N], second[s][0]
+        at_other = mixed[s][:N, :N_t], second[s][1]
+        two_states = second[s][0] is not None
         slopes = Slopes(
-            own=flow.h**2 * own.whole(field.of_state, *at[0]),
-            other=flow.h**2 * other.whole(field.of_state, *at[1]),
-            own_second=None
-            if at[0][1] is None
-            else flow.h**2 * own.whole(field.of_second_state, *at[0]),
-            other_second=None
-            if at[0][1] is None
-            else flow.h**2 * other.whole(field.of_second_state, *at[1]),
+            own=flow.h**2 * own.of_state(*at_own),
+            other=flow.h**2 * other.of_state(*at_other),
+            own_second=flow.h**2 * own.of_second_state(*at_own) if two_states else None,
+            other_second=flow.h**2 * other.of_second_state(*at_other) if two_states else None,
         )
         weights = flow.shares[s] * observed
         p = backward(flow, students[s], x[s], mixed[s], slopes, weights, driven)
@@ -108,7 +106,7 @@ def epoch(flow: Flow, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Ep
                 p.R_px[1:, 1:] * slopes.other_second,
                 p.C_pp[1:, 1:] * slopes.own_second,
             )
-    K, V, noise, pull = _moves(flow, courses, kernels, second, len(state.a))
+    K, V, noise, pull = _moves(flow, courses, kernels, second)
     return Epoch(tuple(courses), *_losses(flow, courses, observed), K, V, noise, pull)
 
 
@@ -133,27 +131,26 @@ def _losses(flow: Flow, courses: list[Course], observed) -> tuple[Array, Array]:
     return every @ square / 2, flow.visible * (observed @ square) / 2
 
 
-def _moves(flow: Flow, courses: list[Course], kernels, second, units: int) -> tuple:
-    """K, V, N and pull."""
+def _moves(
+    flow: Flow,
+    courses: list[Course],
+    kernels: list[tuple[Kernel, Kernel]],
+    second: list[tuple[Array | None, Array | None]],
+) -> tuple[Array, Array, Array, Array]:
+    """K, V, N and pull; units of different systems do not act on each other."""
     N, N_t = flow.steps, flow.teacher_steps
-    V_units = len(flow.teacher_a)
-    K, noise = jnp.zeros((units, units)), jnp.zeros((units, units))
-    V, pull = jnp.zeros((units, V_units)), jnp.zeros(units)
-    scale = flow.h**2 / flow.sigma
-    for s, (course, (own, other)) in enumerate(zip(courses, kernels, strict=True)):
-        field, p = flow.fields[s], course.p
-        here, there = course.y.C[:N, :N], course.C_yx[:N, :N_t]
-        of_own = own.terms(field.of_control, here, second[s][0])
-        of_other = other.terms(field.of_control, there, second[s][1])
-        K = K + scale * own.to_units(p.R_py[1:, 1:], of_own, K.shape)
-        noise = noise + scale * own.to_units(p.C_pp[1:, 1:], of_own, K.shape)
-        V = V - scale * other.to_units(p.R_px[1:, 1:], of_other, V.shape)
+    K, V, noise, pull = [], [], [], []
+    for course, (own, other), (s, s_yx) in zip(courses, kernels, second, strict=True):
+        C, C_yx = course.y.C[:N, :N], course.C_yx[:N, :N_t]
+        R_py, R_px, C_pp = (x[1:, 1:] for x in (course.p.R_py, course.p.R_px, course.p.C_pp))
+        K_and_noise = own.of_controls(jnp.stack([R_py, C_pp]), C, s)
+        K.append(K_and_noise[0])
+        noise.append(K_and_noise[1])
+        V.append(-other.of_controls(R_px, C_yx, s_yx))
         if flow.train_amplitudes:
-            for kernel, R, C, more in (
-                (own, p.R_py, here, second[s][0]),
-                (other, p.R_px, there, second[s][1]),
-            ):
-                shape = K.shape if kernel is own else V.shape
-                forces = kernel.terms(field, C, more, left=False)
-                pull = pull + flow.h**2 * jnp.sum(kernel.to_units(R[1:, 1:], forces, shape), axis=1)
-    return K, V, noise, pull
+            pull.append(own.of_amplitudes(R_py, C, s) + other.of_amplitudes(R_px, C_yx, s_yx))
+        else:
+            pull.append(jnp.zeros(len(K[-1])))
+    scale = flow.h**2 / flow.sigma
+    K, V, noise = (scale * block_diag(*blocks) for blocks in (K, V, noise))
+    return K, V, noise, flow.h**2 * jnp.concatenate(pull)

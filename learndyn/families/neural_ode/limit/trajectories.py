@@ -34,11 +34,9 @@ def earlier(flow: Flow, steps: int) -> np.ndarray:
     return np.maximum(np.arange(steps) - (flow.shape.delay or 0), 0)
 
 
-def trajectory(
-    flow: Flow, system: int, kernel: Kernel, noise, steps: int, driver=None
-) -> Trajectory:
+def trajectory(flow: Flow, kernel: Kernel, noise, steps: int, driver=None) -> Trajectory:
     """C and R of a flow with a kernel; `driver` is the C of the system that drives it."""
-    h, field = flow.h, flow.fields[system]
+    h = flow.h
     delayed = jnp.asarray(earlier(flow, steps))
 
     def row(carry, n):
@@ -51,7 +49,7 @@ def trajectory(
             second = driver[n, :steps]
         elif flow.shape.delay is not None:
             second = C[delayed[n]][delayed]
-        force = jnp.where(jnp.arange(steps) <= n, kernel.row(field, n, here[:-1], second), 0.0)
+        force = jnp.where(jnp.arange(steps) <= n, kernel.row(n, here[:-1], second), 0.0)
         noisy = h**2 * (R[:, 1:] @ force)
         new = jnp.where(jnp.arange(steps + 1) <= n, a * here + noisy, 0.0)
         new = new.at[n + 1].set(a * new[n] + noisy[n + 1] + 2 * h * noise)
@@ -66,18 +64,17 @@ def teacher_of(flow: Flow) -> tuple[Trajectory, ...]:
     """The teacher's flow in each system."""
     found: list[Trajectory] = []
     for s, system in enumerate(systems(flow.shape)):
-        kernel = kernel_of(system.teacher, system.teacher, flow.teacher_a, flow.teacher_a, flow.T)
+        units, a = system.teacher, flow.teacher_a
+        kernel = kernel_of(flow.fields[s], units, units, a, a, flow.T)
         driver = found[-1].C if found else None
-        given = (flow.teacher_noise, flow.teacher_steps, driver)
-        found.append(trajectory(flow, s, kernel, *given))
+        found.append(trajectory(flow, kernel, flow.teacher_noise, flow.teacher_steps, driver))
     return tuple(found)
 
 
 def cross_correlation(
-    flow: Flow, system: int, kernel: Kernel, y: Trajectory, x: Trajectory, driver=None
+    flow: Flow, kernel: Kernel, y: Trajectory, x: Trajectory, driver=None
 ) -> Array:
     """C_yx (N_s+1 × N_t+1)."""
-    field = flow.fields[system]
     back, back_t = (jnp.asarray(earlier(flow, steps)) for steps in (flow.steps, flow.teacher_steps))
 
     def row(C, n):
@@ -87,7 +84,7 @@ def cross_correlation(
             second = driver[n, :-1]
         elif flow.shape.delay is not None:
             second = C[back[n]][back_t]
-        new = y.a[n] * here + flow.h**2 * (x.R[:, 1:] @ kernel.row(field, n, here[:-1], second))
+        new = y.a[n] * here + flow.h**2 * (x.R[:, 1:] @ kernel.row(n, here[:-1], second))
         return C.at[n + 1].set(new), None
 
     start = jnp.zeros((flow.steps + 1, flow.teacher_steps + 1)).at[0].set(x.C[0])

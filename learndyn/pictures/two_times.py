@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import textwrap
 from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -25,6 +26,9 @@ ALL_MAPS = 16
 """About as many columns of maps in one picture; an observable has at least two, and at most four."""
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 NOT_A_NUMBER = "0.85"
+ROUND_STEPS = [1, 2, 5, 10]
+SPIKE = 4.0
+"""If a map reaches this many times as far as 99 % of its values do, its colours end at those."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +130,7 @@ def draw_time_map(panel: Axes, time_map: TimeMap, log: str | None = None) -> Non
         values = values[t > 0][:, t2 > 0]
         t, t2 = t[t > 0], t2[t2 > 0]
         panel.set(xscale="log", yscale="log")
-    norm = _norm_of(values, time_map.signed)
+    norm, beyond = _norm_of(values, time_map.signed)
     signed = norm.vmin is not None and norm.vmin < 0
     panel.set_facecolor(NOT_A_NUMBER)
     mesh = panel.pcolormesh(
@@ -141,33 +145,45 @@ def draw_time_map(panel: Axes, time_map: TimeMap, log: str | None = None) -> Non
     panel.set_box_aspect(1)
     panel.tick_params(labelsize=7)
     if panel.get_xscale() == "linear":
-        panel.xaxis.set_major_locator(MaxNLocator(4))
-        panel.yaxis.set_major_locator(MaxNLocator(4))
+        panel.xaxis.set_major_locator(MaxNLocator(4, steps=ROUND_STEPS))
+        panel.yaxis.set_major_locator(MaxNLocator(4, steps=ROUND_STEPS))
     panel.spines[:].set_linewidth(0.5)
     panel.set_xlabel(f"second {time_map.axis}", fontsize=8)
     panel.set_ylabel(time_map.axis, fontsize=8)
-    bar = figure_of(panel).colorbar(mesh, ax=panel, fraction=0.06, pad=0.03)
+    bar = figure_of(panel).colorbar(mesh, ax=panel, fraction=0.06, pad=0.03, extend=beyond)
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, which="both")
     bar.ax.yaxis.get_offset_text().set_fontsize(7)
     if not isinstance(norm, LogNorm):
-        bar.locator = MaxNLocator(4)
+        bar.locator = MaxNLocator(4, steps=ROUND_STEPS)
         bar.formatter = ScalarFormatter()
         bar.formatter.set_powerlimits((-2, 3))
         bar.update_ticks()
 
 
-def _norm_of(values: Float[np.ndarray, "T T2"], signed: bool) -> Normalize:
-    """The range of colours: symmetric about zero if there are negative values or `signed` says so.
+def _norm_of(
+    values: Float[np.ndarray, "T T2"], signed: bool
+) -> tuple[Normalize, Literal["neither", "max", "both"]]:
+    """The range of colours, and at which of its ends values lie beyond it.
 
-    Positive values that span more than two decades have a logarithmic scale.
+    It is symmetric about zero if there are negative values or `signed` says so. Positive values that span more than two
+    decades have a logarithmic scale. On a linear scale, single spikes do not count, or all else would look alike.
     """
     finite = values[np.isfinite(values)]
-    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    if not finite.size:
+        return Normalize(0.0, 1.0), "neither"
+    low, high = finite.min(), finite.max()
     if signed or low < 0:
-        largest = max(-low, high)
-        return Normalize(-largest, largest)
-    return LogNorm(low, high) if low > 0 and high > 100 * low else Normalize(low, high)
+        largest, usual = max(-low, high), np.quantile(np.abs(finite), 0.99)
+        if 0 < SPIKE * usual < largest:
+            return Normalize(-usual, usual), "both"
+        return Normalize(-largest, largest), "neither"
+    if low > 0 and high > 100 * low:
+        return LogNorm(low, high), "neither"
+    usual = np.quantile(finite, 0.99)
+    if 0 < SPIKE * (usual - low) < high - low:
+        return Normalize(low, usual), "max"
+    return Normalize(low, high), "neither"
 
 
 def _shown_components(solution: Solution, name: str, limit: int) -> list[dict[str, int]]:

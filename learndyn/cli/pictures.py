@@ -25,7 +25,7 @@ def pictures(
 
     figures = {"curve": ("The learning curve.", plot(theory, runs))}
     # Deviations are measured in standard errors, which runs without any spread do not have.
-    if (comparison.table["looks"] > 0).any():
+    if bool((comparison.table["looks"].to_numpy() > 0).any()):
         caption = "Mean of the runs minus theory, in standard errors."
         figures["deviations"] = (caption, agreement_panel(comparison))
     moving = [name for name in _moving(theory) if name != "test_loss"]

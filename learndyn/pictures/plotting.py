@@ -192,7 +192,7 @@ def _draw_figure(
     parts = [figure]
     if len(sizes) == 2:
         heights = [height for _, height in sizes]
-        parts = list(figure.subfigures(2, 1, height_ratios=heights))
+        parts = list(np.ravel(figure.subfigures(2, 1, squeeze=False, height_ratios=heights)))
     if curves:
         panels = list(parts[0].subplots(rows, columns, squeeze=False).flat)
         for spare in panels[len(curves) :]:

@@ -11,7 +11,9 @@ import pytest
 
 import learndyn as ld
 from learndyn.core.compilation import CompileClock, compile_clock
+from learndyn.core.theory import registered, theory_for
 from tests import problems
+from tests.fakes import Fake
 
 
 def test_overlapping_and_nested_spans_count_once_and_only_while_the_clock_is_open():
@@ -74,14 +76,35 @@ def test_a_numba_function_that_cannot_be_compiled_does_not_confuse_the_clock():
     assert clock.seconds > 0
 
 
+def test_compiling_is_part_of_the_wall_time_of_a_solution():
+    """A theory that is nothing but a compiled formula."""
+
+    @jax.jit
+    def formula(times):
+        for _ in range(100):
+            times = jnp.sin(times)
+        return times
+
+    def curve(problem, times):
+        return {"test_loss": np.asarray(formula(times)) + 2}
+
+    problem, times = problems.two_layer(time=1.0), np.linspace(0, 1, 7)
+    theory = Fake(curve).in_place_of(theory_for(problem))
+    with registered(theory, alone=True):
+        first = ld.solve(problem, save_at=times).evidence
+        second = ld.solve(problem, save_at=times).evidence
+    assert 0.3 * first["wall_time"] < first["compile_time"] <= first["wall_time"]
+    assert second["compile_time"] == 0
+
+
+@pytest.mark.slow
 def test_solving_a_new_shape_is_mostly_compiling_and_solving_it_again_is_not():
-    times = np.linspace(0, 1, 7)
-    problem = problems.two_layer(time=1.0)
+    problem, times = problems.two_layer(units=4, time=1.0), np.linspace(0, 1, 7)
     jax.clear_caches()
     first = ld.solve(problem, save_at=times).evidence
     second = ld.solve(problem, save_at=times).evidence
-    assert 0.5 * first["wall_time"] < first["compile_time"] <= first["wall_time"]
-    assert second["compile_time"] < 0.1 * first["compile_time"]
+    assert 0.8 * first["wall_time"] < first["compile_time"] <= first["wall_time"]
+    assert second["compile_time"] < 0.01 * first["compile_time"]
 
 
 def test_training_records_its_compile_time():
@@ -89,4 +112,4 @@ def test_training_records_its_compile_time():
     first = ld.simulate(problem, 20, 2).evidence
     second = ld.simulate(problem, 20, 2).evidence
     assert 0 <= first["compile_time"] <= first["wall_time"]
-    assert second["compile_time"] <= 0.5 * second["wall_time"]
+    assert second["compile_time"] == 0

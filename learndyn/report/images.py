@@ -24,9 +24,9 @@ class EmbeddedImage:
 
 
 def embed(caption: str, figure: Figure) -> EmbeddedImage:
-    """Draw a figure as a PNG with a palette, which is about half the size of one with full colours.
+    """Draw a figure as a PNG with a palette, about a third of the size of one with full colours.
 
-    An SVG would be larger: it describes every point of every curve in text.
+    An SVG would be larger, since it describes every point of every curve in text.
     """
     drawn, reduced = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=PIXELS_PER_INCH, facecolor="white")

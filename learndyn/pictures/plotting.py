@@ -115,7 +115,7 @@ def agreement_panel(comparison: Comparison, *, ax: Axes | None = None) -> Figure
     """
     axis, own_figure = comparison.axis, ax is None
     if ax is None:
-        ax = Picture(figsize=(2 * PANEL[0], PANEL[1]), layout="constrained").subplots()
+        ax = Picture(figsize=(1.5 * PANEL[0], PANEL[1]), layout="constrained").subplots()
     handles: dict[str, Artist] = {"± 2": ax.axhspan(-2, 2, color="0.9", lw=0, label="± 2")}
     ax.axhline(0, color="0.6", lw=0.8)
     times = np.empty(0)

@@ -31,7 +31,10 @@ def embed(caption: str, figure: Figure) -> EmbeddedImage:
     drawn, reduced = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=PIXELS_PER_INCH, facecolor="white")
     with Image.open(drawn) as image:
-        palette = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        # The other methods merge rare colours, such as the two ends of a colour bar.
+        palette = image.convert("RGB").quantize(
+            COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
         palette.save(reduced, format="png", optimize=True)
     smaller = min(drawn.getvalue(), reduced.getvalue(), key=len)
     uri = f"data:image/png;base64,{base64.b64encode(smaller).decode()}"

@@ -19,7 +19,7 @@ from learndyn.core.method import Ensemble, Method, Simulator
 from learndyn.core.progressing import Trainee
 from learndyn.problem.checks import number
 from learndyn.problem.network import Network
-from learndyn.problem.part import (field)
+from learndyn.problem.part import field
 
 TABLE = (Quantity("test_loss", ("step",), "test loss ½⟨(y − f)²⟩ on clean labels"),)
 

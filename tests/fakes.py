@@ -20,7 +20,7 @@ from learndyn.core.progressing import Progressing
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory
 from learndyn.errors import NoTheory
-from learndyn.problem.training import (GradientDescent)
+from learndyn.problem.training import GradientDescent
 
 Formula = Callable[[Any, np.ndarray], dict]
 """The observables of a problem at some times or steps: arrays along them, or single numbers."""

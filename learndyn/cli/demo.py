@@ -1,13 +1,19 @@
 """`learndyn demo`: every theory against trained networks, in one report."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from learndyn.cli.console import remark, say
 from learndyn.cli.failures import DISAGREE, INTERRUPTED, explain, report
 from learndyn.cli.outputs import writable_file, write_text
+
+if TYPE_CHECKING:
+    from learndyn.core.theory import Theory
+    from learndyn.report import Chapter
 
 STYLES = {"agrees": "green", "differs": "bold red", "failed": "bold red"}
 
@@ -20,8 +26,8 @@ def demo(
 ) -> None:
     """Run every theory on its example problem, train networks beside it, and write a report.
 
-    Takes about a minute on two cores. A theory that fails is shown as failed, and the report is
-    written all the same.
+    It takes about two minutes on two cores. A theory that fails is shown as failed; the others still
+    run, and the report is still written.
     """
     from learndyn.core.theory import theories
     from learndyn.report import html_report
@@ -41,8 +47,8 @@ def demo(
         raise typer.Exit(worst)
 
 
-def _chapter(theory, debug: bool):
-    """The chapter of one theory, with whatever was computed before an error, and its exit code."""
+def _chapter(theory: Theory, debug: bool) -> tuple[Chapter, int]:
+    """The chapter of one theory, with the results that were reached before an error, and the exit code."""
     from learndyn.cli.pictures import pictures
     from learndyn.core.compare import compare
     from learndyn.core.simulate import simulate
@@ -50,18 +56,19 @@ def _chapter(theory, debug: bool):
     from learndyn.problem.problem import Problem
     from learndyn.report import Chapter
 
-    text, found = "", {}
+    text = ""
+    results: dict[str, Any] = {}
     try:
         text = theory.template.read_text(encoding="utf-8")
         problem = Problem.from_text(text, theory.template.name)
         size, seeds = theory.demo_size, theory.demo_seeds
         remark(f"{theory.name}: solving, then training {seeds} networks of size {size}")
-        solution = found["solution"] = solve(problem, progress=True)
-        runs = found["runs"] = simulate(problem, size, seeds, progress=True)
-        comparison = found["comparison"] = compare(solution, runs)
-        found["pictures"] = tuple(pictures(solution, runs, comparison).values())
+        solution = results["solution"] = solve(problem, progress=True)
+        runs = results["runs"] = simulate(problem, size, seeds, progress=True)
+        comparison = results["comparison"] = compare(solution, runs)
+        results["pictures"] = tuple(pictures(solution, runs, comparison).values())
         code = 0 if comparison.agrees else DISAGREE
     except (Exception, KeyboardInterrupt) as error:
-        found["error"] = explain(error)
+        results["error"] = explain(error)
         code = report(error, debug)
-    return Chapter(theory, text, **found), code
+    return Chapter(theory, text, **results), code

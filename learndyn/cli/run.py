@@ -1,7 +1,9 @@
 """`learndyn run`: theory, finite networks, comparison and pictures of a problem in one folder."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,15 +21,15 @@ from learndyn.cli.options import (
     recording_times,
 )
 from learndyn.cli.outputs import write_text
+from learndyn.cli.pictures import PICTURES
 from learndyn.errors import ProblemError
 
-DERIVED = (
-    "comparison.csv",
-    "comparison.txt",
-    "curve.png",
-    "order_parameters.png",
-    "deviations.png",
-)
+if TYPE_CHECKING:
+    from learndyn.core.compare import Comparison
+    from learndyn.core.solution import Solution
+
+DERIVED = ("comparison.csv", "comparison.txt", *(f"{name}.png" for name in PICTURES))
+"""The files that are derived from theory and runs."""
 
 
 def run(
@@ -42,7 +44,7 @@ def run(
             "-o",
             metavar="FOLDER",
             show_default="the problem file's name without ending",
-            help="Where to put the results; made if need be, earlier results are replaced.",
+            help="Where to put the results. It is made if it does not exist; earlier results are replaced.",
         ),
     ] = None,
     save_at: SaveAt = None,
@@ -52,7 +54,8 @@ def run(
     """Solve, simulate, compare and draw: the whole answer to one problem.
 
     The folder then holds theory.nc and runs.nc (the curves), comparison.csv and comparison.txt
-    (the agreement, observable by observable), curve.png, order_parameters.png and deviations.png.
+    (the agreement of each observable), and the pictures curve.png, deviations.png,
+    order_parameters.png and two_times.png (maps of functions of two times, if the theory has any).
     """
     from learndyn.core.compare import compare
     from learndyn.files import writable_folder
@@ -60,13 +63,15 @@ def run(
 
     problem = Problem.from_toml(problem_file)
     if seeds < 2:
-        allowed = "must be at least 2, for an error bar; `learndyn simulate` can train one"
+        allowed = (
+            "must be at least 2, for an error bar; to train one network, use `learndyn simulate`"
+        )
         raise ProblemError("--seeds", seeds, allowed)
     times = recording_times(save_at, problem)
     folder = writable_folder(output or Path(problem_file.stem))
     theory = solve_into(folder / "theory.nc", problem, save_at=times)
     for name in DERIVED:
-        # What was derived from an earlier theory must not stand beside this one.
+        # Files derived from an earlier theory must not stand beside this one.
         (folder / name).unlink(missing_ok=True)
     runs = simulate_into(folder / "runs.nc", problem, size, seeds, first_seed, save_at=times)
     comparison = compare(theory, runs, level=level, finite_size=finite_size)
@@ -77,8 +82,8 @@ def run(
         raise typer.Exit(DISAGREE)
 
 
-def write_results(folder: Path, theory, runs, comparison) -> None:
-    """The comparison as text and table, and the pictures."""
+def write_results(folder: Path, theory: Solution, runs: Solution, comparison: Comparison) -> None:
+    """Write the comparison as text and as a table, and the pictures."""
     from learndyn.cli.pictures import pictures
     from learndyn.pictures.plotting import save_figure
 

@@ -20,6 +20,8 @@ class Evidence(Mapping[str, Any]):
     has its size and seeds; `limiting_size` is the smallest of the sizes that the theory takes to be large.
     `size_symbol` is the paper's letter for the size. What only one theory knows is in `rest`, and is a key like all
     others. What is not known is None, and not a key.
+
+    `wall_time` is the whole time in seconds, and `compile_time` the part of it in which JAX or numba compiled.
     """
 
     kind: str = ""
@@ -36,6 +38,7 @@ class Evidence(Mapping[str, Any]):
     warnings: list[str] | None = None
     symmetric_start: dict | None = None
     wall_time: float | None = None
+    compile_time: float | None = None
     versions: dict[str, str] | None = None
     rest: dict[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 
+from learndyn.core.compilation import compile_clock
 from learndyn.core.curves import Curves, side_by_side
 from learndyn.core.evidence import versions
 from learndyn.core.memory import require_memory
@@ -42,24 +43,33 @@ def simulate(
     count = whole(1)(seeds, "seeds")
     first = whole(0)(first_seed, "first_seed")
     start = time.perf_counter()
-    with float64():
-        ensemble = theory.train(problem, size, method, Record.of(problem.training, save_at))
-    require_memory_for(ensemble, workers(count))
     finished: dict[int, Curves] = {}
-
-    def run(seed: int, report: Report) -> Curves:
-        return trained(theory, ensemble, seed, report)
-
     interrupted = False
-    with progress_bar(progress, f"training {count} networks of size {size}") as report:
-        try:
-            finished |= in_threads(run, range(first, first + count), report)
-        except KeyboardInterrupt:
-            interrupted = True
+    with compile_clock() as compiling:
+        with float64():
+            ensemble = theory.train(problem, size, method, Record.of(problem.training, save_at))
+        require_memory_for(ensemble, workers(count))
+
+        def run(seed: int, report: Report) -> Curves:
+            return trained(theory, ensemble, seed, report)
+
+        with progress_bar(progress, f"training {count} networks of size {size}") as report:
+            try:
+                finished |= in_threads(run, range(first, first + count), report)
+            except KeyboardInterrupt:
+                interrupted = True
     if interrupted and not finished:
         raise Interrupted
-    seconds = time.perf_counter() - start
-    solution = simulation_of(theory, problem, size, method, ensemble, finished, seconds)
+    solution = simulation_of(
+        theory,
+        problem,
+        size,
+        method,
+        ensemble,
+        finished,
+        wall_time=time.perf_counter() - start,
+        compile_time=compiling.seconds,
+    )
     if interrupted:
         raise Interrupted(solution)
     return solution
@@ -96,6 +106,7 @@ def simulation_of(
     ensemble: Ensemble,
     finished: dict[int, Curves],
     wall_time: float,
+    compile_time: float | None = None,
 ) -> Solution:
     """One dataset with the axis "seed"; a seed that diverged early is NaN from there on."""
     seeds = sorted(finished)
@@ -110,6 +121,7 @@ def simulation_of(
         "seeds": seeds,
         "size_symbol": theory.size_symbol,
         "wall_time": wall_time,
+        "compile_time": compile_time,
         "versions": versions(),
     } | ensemble.evidence
     diverged_at = min((end for end in ends if end is not None), default=None)

@@ -5,6 +5,7 @@ import time
 import jax
 import jax.numpy as jnp
 
+from learndyn.core.compilation import compile_clock
 from learndyn.core.curves import Curves
 from learndyn.core.evidence import versions
 from learndyn.core.method import Method
@@ -34,16 +35,27 @@ def solve(
     method = theory.chosen(method, problem, record)
     seed = whole(0)(seed, "seed")
     start = time.perf_counter()
-    with float64(), progress_bar(progress, f"solving {theory.name}") as report:
+    with (
+        float64(),
+        compile_clock() as compiling,
+        progress_bar(progress, f"solving {theory.name}") as report,
+    ):
         curves = theory.solve(problem, method, record, seed, report)
         curves = with_symmetry(theory, problem, method, record, seed, curves)
-    return solution_of(theory, problem, method, seed, curves, time.perf_counter() - start)
+    wall_time = time.perf_counter() - start
+    return solution_of(theory, problem, method, seed, curves, wall_time, compiling.seconds)
 
 
 def solution_of(
-    theory: Theory, problem, method: Method, seed: int, curves: Curves, wall_time: float
+    theory: Theory,
+    problem,
+    method: Method,
+    seed: int,
+    curves: Curves,
+    wall_time: float,
+    compile_time: float | None = None,
 ) -> Solution:
-    """The solution that the curves of a limit make."""
+    """The solution that the curves of a limit make; `compile_time` is None if it was not measured."""
     evidence = {
         "kind": "theory",
         "theory": theory.name,
@@ -53,6 +65,7 @@ def solution_of(
         "seed": seed,
         "size_symbol": theory.size_symbol,
         "wall_time": wall_time,
+        "compile_time": compile_time,
         "versions": versions(),
     } | curves.evidence
     return Solution(as_dataset(curves, theory), problem, evidence, curves.diverged_at)

@@ -2,32 +2,51 @@
 
 A theory is a thin line, in a band of two standard errors to both sides if it was sampled. Runs are
 a broad pale line, their mean, in a band of one standard error to both sides, with the single seeds
-faint around it. Nothing here touches the state of pyplot.
+faint around it. Functions of two times are maps (see `two_times`). Nothing here changes the state of pyplot.
 """
 
 import io
 import itertools
-import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
+from numpy.typing import ArrayLike
 
 from learndyn.core.compare import Comparison
 from learndyn.core.solution import Solution
 from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest, shown
 from learndyn.files import write_atomically
 from learndyn.numerics.statistics import mean_and_error
+from learndyn.pictures.scales import (
+    LEGEND_ROW,
+    add_legend,
+    figure_of,
+    is_logarithmic,
+    set_scales,
+    words_of,
+)
+from learndyn.pictures.two_times import (
+    bands_of,
+    draw_bands,
+    draw_time_map,
+    has_two_times,
+    map_columns,
+    size_of,
+)
 
 THEORY_COLOUR = "#1a1a1a"
 RUNS_COLOUR = "#0072B2"
-# Told apart with every common colour blindness (Okabe and Ito 2008), dark enough for thin lines.
+# Distinct under every common colour blindness (Okabe and Ito 2008), dark enough for thin lines.
 COLOURS = (RUNS_COLOUR, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", "--", ":", "-.")
 THEORY_LINE: dict[str, Any] = {"lw": 1.3}
@@ -35,7 +54,7 @@ RUNS_LINE: dict[str, Any] = {"lw": 2.8, "alpha": 0.5}
 SAMPLED_BAND: dict[str, Any] = {"alpha": 0.2, "lw": 0, "zorder": 1.5}
 ENDINGS = ("png", "svg", "pdf")
 PANEL = (4.8, 3.4)
-"""Width and height of one panel, in inches."""
+"""Width and height of one panel of curves without its legend, in inches."""
 
 
 class Picture(Figure):
@@ -57,48 +76,47 @@ def plot(
     log: str | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw solutions over time, one panel for each of `observables` (the test loss unless given).
+    """Draw solutions over time, with one panel for each observable; returns the figure.
 
-    Any number of theories and simulations, in any order. An observable with several components
-    has one line for each, and a function of two times one for each of a few second times. `ax` or
-    `figure` says where to draw. `log` names the logarithmic axes: "", "x", "y" or "xy"; unless
-    given, time is logarithmic if the times are, and the other axis if the curves are positive and
-    span more than one and a half decades.
+    - `theory`, `runs`, `others`: any number of theories and simulations, in any order.
+    - `observables`: the names of those to draw; default: the test loss. An observable with several components has
+      one line for each. A function of two times is drawn as maps over both: the theory, and below it the mean of the
+      runs minus the theory. If it has many components, a few of them are shown.
+    - `ax`, `figure`: where to draw; default: a new figure. `ax` is one axes for each observable; in it, a function
+      of two times is a single map, of the first solution and component.
+    - `log`: the logarithmic axes: "", "x", "y" or "xy". By default, time is logarithmic if the times are spaced that
+      way, and the other axis if the curves are positive and span more than one and a half decades. Maps have both
+      times logarithmic, or neither.
+    - `title`: the title of the panel, or of the figure if there are several panels.
     """
     solutions = [s for s in (theory, runs, *others) if s is not None]
     _check(solutions, log)
     names = _chosen(solutions, observables)
+    labels = _labels(solutions)
     if ax is not None:
         panels = [ax] if isinstance(ax, Axes) else list(np.ravel(np.array(ax)))
         if len(panels) != len(names):
             raise LearndynError(f"ax has {len(panels)} axes for {len(names)} observables")
+        for panel, name in zip(panels, names, strict=True):
+            _draw_in(panel, name, solutions, labels, log)
         figure = figure_of(panels[0])
     else:
-        columns = min(len(names), 3)
-        rows = -(-len(names) // columns)
-        if figure is None:
-            shape = (PANEL[0] * columns, PANEL[1] * rows)
-            figure = Picture(figsize=shape, layout="constrained")
-        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-        for spare in panels[len(names) :]:
-            spare.remove()
-    labels = _labels(solutions)
-    for panel, name in zip(panels, names, strict=False):
-        _draw(panel, name, solutions, labels, log)
+        figure = _draw_figure(figure, names, solutions, labels, log)
+        panels = figure.axes
     if title is not None:
         (panels[0].set_title if len(names) == 1 else figure.suptitle)(title)
     return figure
 
 
 def agreement_panel(comparison: Comparison, *, ax: Axes | None = None) -> Figure:
-    """Draw the deviation of the runs from the theory in standard errors, one line per observable.
+    """Draw the deviation of the runs from the theory in standard errors, with one line per observable.
 
-    Where an observable has components, the line is the component that deviates most.
+    If an observable has several components, the line shows the one that deviates most.
     """
-    axis = comparison.axis
+    axis, own_figure = comparison.axis, ax is None
     if ax is None:
-        ax = Picture(figsize=PANEL, layout="constrained").subplots()
-    ax.axhspan(-2, 2, color="0.9", lw=0, label="± 2")
+        ax = Picture(figsize=(1.5 * PANEL[0], PANEL[1]), layout="constrained").subplots()
+    handles: dict[str, Artist] = {"± 2": ax.axhspan(-2, 2, color="0.9", lw=0, label="± 2")}
     ax.axhline(0, color="0.6", lw=0.8)
     times = np.empty(0)
     styles = itertools.product(STYLES, COLOURS)
@@ -107,36 +125,43 @@ def agreement_panel(comparison: Comparison, *, ax: Axes | None = None) -> Figure
         if axis not in array.dims:
             continue
         times = array[axis].values
-        curves = _components(array.rename(name), axis, slices=None)
-        label, line = max(curves, key=lambda curve: np.max(np.abs(curve[1])))
+        curves = _components(array.rename(name), axis)
+        label, values = max(curves, key=lambda curve: np.max(np.abs(curve[1])))
         label = name if len(curves) == 1 else f"{label}, the worst of {len(curves)}"
-        ax.plot(times, np.where(np.isfinite(line), line, np.nan), style, color=colour, label=label)
-    if _logarithmic(times):
+        values = np.where(np.isfinite(values), values, np.nan)
+        (handles[label],) = ax.plot(times, values, style, color=colour, label=label)
+    if is_logarithmic(times):
         ax.set_xscale("log")
     ax.set_xlabel(words_of(comparison.deviations[axis], axis))
     ax.set_ylabel("mean of runs − theory\n[standard errors]")
-    _finish(ax)
+    rows = _finish(ax, handles)
+    if own_figure:
+        _grow(figure_of(ax), rows)
     return figure_of(ax)
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file; the ending, .png, .svg or .pdf, says in which format."""
+    """Write a figure to a file, in the format of its ending: .png, .svg or .pdf."""
     ending = Path(path).suffix.lower().lstrip(".")
     if ending not in ENDINGS:
-        allowed = ", ".join(f".{known}" for known in ENDINGS)
+        allowed = ", ".join(f".{ending}" for ending in ENDINGS)
         raise FileError(f"cannot write {path}: its ending must be one of {allowed}")
     write_atomically(path, lambda temporary: figure.savefig(temporary, format=ending, dpi=200))
 
 
-def draw_points(axes: Axes, x, runs: np.ndarray, colour: str, **look) -> None:
-    """Means over the seeds (the first axis of `runs`) with standard deviations, if there are several."""
+def draw_points(
+    axes: Axes, x: ArrayLike, runs: Float[np.ndarray, "seeds points"], colour: str, **look: Any
+) -> None:
+    """Draw the means over the seeds; if there are several seeds, with their standard deviations."""
     spread = runs.std(axis=0, ddof=1) if len(runs) > 1 else None
     look = {"fmt": "o", "ms": 3.5, "mfc": "white", "color": colour, "elinewidth": 1} | look
     axes.errorbar(x, runs.mean(axis=0), spread, **look)
 
 
-def finish_panel(axes: Axes, title: str, legend: dict | None = None, **settings) -> None:
-    """Give a panel its title, `settings` such as labels and scales, and a legend unless that is None."""
+def finish_panel(
+    axes: Axes, title: str, legend: dict[str, Any] | None = None, **settings: Any
+) -> None:
+    """Give a panel its title, `settings` such as labels and scales, and a legend unless `legend` is None."""
     axes.set_title(title, fontsize=10)
     axes.set(**settings)
     axes.spines[["top", "right"]].set_visible(False)
@@ -145,26 +170,87 @@ def finish_panel(axes: Axes, title: str, legend: dict | None = None, **settings)
         axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 2.2} | legend))
 
 
-def figure_of(panel: Axes) -> Figure:
-    figure = panel.get_figure(root=True)
+def _draw_figure(
+    figure: Figure | None,
+    names: list[str],
+    solutions: list[Solution],
+    labels: list[str],
+    log: str | None,
+) -> Figure:
+    """Draw the curves in a grid of panels, and below it the maps of functions of two times."""
+    maps = [name for name in names if _is_map(name, solutions)]
+    curves = [name for name in names if name not in maps]
+    bands = bands_of(map_columns(maps, solutions, labels)) if maps else []
+    columns = max(1, min(len(curves), 3))
+    rows = -(-len(curves) // columns)
+    sizes = [(PANEL[0] * columns, PANEL[1] * rows)] if curves else []
+    sizes += [size_of(bands)] if bands else []
+    new = figure is None
     if figure is None:
-        raise LearndynError("ax has been removed from its figure")
+        shape = (max(width for width, _ in sizes), sum(height for _, height in sizes))
+        figure = Picture(figsize=shape, layout="constrained")
+    parts = [figure]
+    if len(sizes) == 2:
+        heights = [height for _, height in sizes]
+        parts = list(np.ravel(figure.subfigures(2, 1, squeeze=False, height_ratios=heights)))
+    if curves:
+        panels = list(parts[0].subplots(rows, columns, squeeze=False).flat)
+        for spare in panels[len(curves) :]:
+            spare.remove()
+        legend_rows = [
+            _draw(panel, name, solutions, labels, log)
+            for panel, name in zip(panels, curves, strict=False)
+        ]
+        if new:
+            _grow(
+                figure,
+                sum(max(legend_rows[i : i + columns]) for i in range(0, len(curves), columns)),
+            )
+    if bands:
+        draw_bands(parts[-1], bands, log)
     return figure
 
 
-def _check(solutions: list, log: str | None) -> None:
+def _draw_in(
+    panel: Axes, name: str, solutions: list[Solution], labels: list[str], log: str | None
+) -> None:
+    """Draw an observable into one panel: all its curves, or a single map."""
+    if not _is_map(name, solutions):
+        _draw(panel, name, solutions, labels, log)
+        return
+    column = map_columns([name], solutions, labels)[0]
+    draw_time_map(panel, column.maps[0], log)
+    panel.set_title(column.title, fontsize=8)
+
+
+def _is_map(name: str, solutions: list[Solution]) -> bool:
+    """Whether an observable is a function of two times."""
+    first = next(solution for solution in solutions if name in solution.observables)
+    return has_two_times(first[name], first.axis)
+
+
+def _grow(figure: Figure, legend_rows: int) -> None:
+    """Make a figure taller by the height of its legends."""
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + LEGEND_ROW * legend_rows)
+
+
+def _check(solutions: Sequence[object], log: str | None) -> None:
+    """Refuse to plot anything but solutions over the same axis."""
     if not solutions:
         raise LearndynError("nothing to plot: give a theory, runs or both")
+    axes = set()
     for solution in solutions:
         if not isinstance(solution, Solution):
             raise LearndynError(f"cannot plot {shown(solution)}: it must be a Solution")
-    if len({solution.axis for solution in solutions}) > 1:
+        axes.add(solution.axis)
+    if len(axes) > 1:
         raise LearndynError("cannot plot solutions over time and over steps in one picture")
     if log not in (None, "", "x", "y", "xy"):
         raise LearndynError(f"log = {shown(log)}: must be '', 'x', 'y', 'xy' or None")
 
 
-def _chosen(solutions: list[Solution], observables) -> list[str]:
+def _chosen(solutions: list[Solution], observables: str | Iterable[str] | None) -> list[str]:
     """The observables to draw; by default the test loss, or else the simplest curve."""
     if observables is None:
         first = solutions[0]
@@ -177,13 +263,13 @@ def _chosen(solutions: list[Solution], observables) -> list[str]:
         raise LearndynError("observables is empty: name at least one")
     for name in names:
         if all(name not in solution.observables for solution in solutions):
-            known = {other for solution in solutions for other in solution.observables}
-            raise UnknownObservable(f"no observable {name!r}; {nearest(name, known)}")
+            existing = {other for solution in solutions for other in solution.observables}
+            raise UnknownObservable(f"no observable {name!r}; {nearest(name, existing)}")
     return names
 
 
 def _labels(solutions: list[Solution]) -> list[str]:
-    """What each solution is called in the legend: told apart by what differs between them."""
+    """The name of each solution in the legend, with the settings in which they differ."""
     labels = []
     for solution in solutions:
         count = solution.data.sizes.get("seed", 0)
@@ -204,23 +290,27 @@ def _labels(solutions: list[Solution]) -> list[str]:
     return labels
 
 
-def _numbers(values: dict, path: str = "") -> dict:
+def _numbers(values: dict[str, Any], path: str = "") -> dict[str, Any]:
     """The single numbers and words in nested plain data, by dotted path."""
-    found = {}
+    settings = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            found |= _numbers(value, f"{path}{key}.")
+            settings |= _numbers(value, f"{path}{key}.")
         elif not isinstance(value, list):
-            found[f"{path}{key}"] = value
-    return found
+            settings[f"{path}{key}"] = value
+    return settings
 
 
-def _draw(panel: Axes, name: str, solutions: list[Solution], labels: list[str], log) -> None:
+def _draw(
+    panel: Axes, name: str, solutions: list[Solution], labels: list[str], log: str | None
+) -> int:
+    """Draw the curves of an observable in all solutions that have it; returns the rows of the legend."""
     drawn = [(s, text) for s, text in zip(solutions, labels, strict=True) if name in s.observables]
     axis = drawn[0][0].axis
     several = len(_components(drawn[0][0][name], axis)) > 1
     looks = _looks([solution for solution, _ in drawn], several)
-    handles, centres = {}, []
+    handles: dict[str, Artist] = {}
+    centres = []
     for (solution, label), (colour, style) in zip(drawn, looks, strict=True):
         components = _components(solution[name], axis)
         errors = _sampling_errors(solution, name)
@@ -244,24 +334,24 @@ def _draw(panel: Axes, name: str, solutions: list[Solution], labels: list[str], 
     first = drawn[0][0]
     set_scales(panel, first.data[axis].values, np.concatenate(centres), log)
     panel.set_xlabel(words_of(first.data[axis], axis))
-    panel.set_ylabel(words_of(first[name], name))
-    _finish(panel, handles)
+    panel.set_ylabel(words_of(first[name], name, width=32))
+    return _finish(panel, handles)
 
 
 def _looks(solutions: list[Solution], several: bool) -> list[tuple[str, str]]:
     """Colour and line style of each solution.
 
-    Where `several` components take the colours, solutions differ by style. Else, of one problem,
-    theories are black and differ by style, runs by colour; several problems have a colour each.
+    If the colours stand for `several` components, solutions differ by line style. Otherwise, if all solve one
+    problem, theories are black and differ by style, and runs differ by colour; if not, each problem has a colour.
     """
-    problems, looks, seen = [], [], {}
+    problems, looks, counts = [], [], {}
     for solution in solutions:
         if solution.problem not in problems:
             problems.append(solution.problem)
     for solution in solutions:
         problem = 0 if several else problems.index(solution.problem)
         key = (problem, solution.is_simulation)
-        number = seen[key] = seen.get(key, -1) + 1
+        number = counts[key] = counts.get(key, -1) + 1
         colour, style = COLOURS[problem % len(COLOURS)], STYLES[number % len(STYLES)]
         if several:
             colour = "0.3"
@@ -273,22 +363,11 @@ def _looks(solutions: list[Solution], several: bool) -> list[tuple[str, str]]:
     return looks
 
 
-def _components(array: xr.DataArray, axis: str, slices: int | None = 5) -> list:
-    """The curves of an observable: names, and arrays over time with the seeds in front if any.
-
-    Of a function of two times, the curves at up to so many second times (`slices`; None for all).
-    """
+def _components(array: xr.DataArray, axis: str) -> list[tuple[str, np.ndarray]]:
+    """The curves of an observable: names, and arrays over time, with the axis of the seeds in front if there is one."""
     second = f"{axis}2"
-    if second in array.dims and slices is not None:
-        # No more curves than have a colour and a place in the legend, where that is possible.
-        lines = array.size // np.prod(
-            [array.sizes[d] for d in ("seed", axis, second) if d in array.dims]
-        )
-        slices = max(1, min(slices, len(COLOURS) // int(lines)))
-        chosen = np.linspace(0, array.sizes[second] - 1, slices).round().astype(int)
-        array = array.isel({second: np.unique(chosen)})
     front = [dim for dim in ("seed", axis) if dim in array.dims]
-    # An axis of one component says nothing about it.
+    # An axis of length one needs no label.
     single = [dim for dim, size in array.sizes.items() if size == 1 and dim not in front]
     array = array.squeeze(single, drop=True)
     if axis not in front:
@@ -306,26 +385,43 @@ def _components(array: xr.DataArray, axis: str, slices: int | None = 5) -> list:
     return list(zip(names, values.reshape(-1, *values.shape[len(others) :]), strict=True))
 
 
-def _sampling_errors(solution: Solution, name: str) -> list:
-    """The standard errors of the curves of a sampled theory; none of a function of two times."""
+def _sampling_errors(solution: Solution, name: str) -> list[tuple[str, np.ndarray]]:
+    """The standard errors of the curves of a sampled theory; an empty list if it was not sampled."""
     error = None if solution.is_simulation else solution.standard_error(name)
-    if error is None or f"{solution.axis}2" in error.dims:
+    if error is None:
         return []
     return _components(error, solution.axis)
 
 
-def _shade(number: int, count: int):
+def _shade(number: int, count: int) -> ColorType:
+    """The colour of component `number` of `count`."""
     if count <= len(COLOURS):
         return COLOURS[number]
     return matplotlib.colormaps["viridis"](0.9 * number / (count - 1))
 
 
-def _draw_theory(panel: Axes, times, values, colour, style: str, count: int):
+def _draw_theory(
+    panel: Axes,
+    times: Float[np.ndarray, " T"],
+    values: Float[np.ndarray, " T"],
+    colour: ColorType,
+    style: str,
+    count: int,
+) -> Float[np.ndarray, " T"]:
+    """Draw the curve of a theory; returns it."""
     panel.plot(times, values, color=colour, ls=style, zorder=3, **THEORY_LINE)
     return values
 
 
-def _draw_runs(panel: Axes, times, values, colour, style: str, count: int):
+def _draw_runs(
+    panel: Axes,
+    times: Float[np.ndarray, " T"],
+    values: Float[np.ndarray, "seeds T"],
+    colour: ColorType,
+    style: str,
+    count: int,
+) -> Float[np.ndarray, " T"]:
+    """Draw mean, band and single seeds of one of `count` components; returns the mean."""
     mean, error = mean_and_error(values)
     # With hundreds of faint lines there would be nothing to see but them.
     if 1 < len(values) <= 200 // count:
@@ -337,43 +433,8 @@ def _draw_runs(panel: Axes, times, values, colour, style: str, count: int):
     return mean
 
 
-def set_scales(panel: Axes, times, values, log: str | None) -> None:
-    values = values[np.isfinite(values)]
-    positive = values.size > 0 and values.min() > 0
-    if log is None:
-        log = "x" * _logarithmic(times)
-        log += "y" * bool(positive and np.log10(values.max() / values.min()) > 1.5)
-    if "x" in log:
-        panel.set_xscale("log", nonpositive="mask")
-    if "y" in log:
-        panel.set_yscale("log", nonpositive="clip")
-        above = values[values > 0]
-        if above.size:
-            # A band that reaches zero must not stretch the axis to minus infinity.
-            panel.set_ylim(above.min() / 3, above.max() * 3)
-
-
-def _logarithmic(times) -> bool:
-    """Whether times are closer to equally spaced in the logarithm than in themselves."""
-    times = times[times > 0]
-    if len(times) < 5 or times[-1] < 30 * times[0]:
-        return False
-    uneven = [np.std(steps) / np.mean(steps) for steps in (np.diff(times), np.diff(np.log(times)))]
-    return bool(uneven[1] < uneven[0])
-
-
-def words_of(array: xr.DataArray, name: str) -> str:
-    """An axis label from the attributes."""
-    text = textwrap.fill(str(array.attrs.get("long_name", name)), 40)
-    units = array.attrs.get("units", "1")
-    return text if units in ("1", "") else f"{text} [{units}]"
-
-
-def _finish(panel: Axes, handles: dict | None = None) -> None:
+def _finish(panel: Axes, handles: dict[str, Artist]) -> int:
+    """Draw the grid and the legend; returns the number of rows of the legend."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(alpha=0.25, lw=0.5)
-    style = {"frameon": False, "fontsize": 8, "handlelength": 2.2}
-    if handles is None:
-        panel.legend(**style)
-    else:
-        panel.legend(list(handles.values()), list(handles), ncols=1 + (len(handles) > 5), **style)
+    return add_legend(panel, handles)

@@ -20,7 +20,7 @@ from learndyn.problem.activations import (
     as_activation,
 )
 from learndyn.problem.activations.smooth import NAMED
-from learndyn.problem.part import (content_hash)
+from learndyn.problem.part import content_hash
 
 Z = np.array([-2.5, -1.0, -0.1, 0.2, 0.7, 3.0])
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import learndyn as ld
-from learndyn.problem.part import (content_hash)
+from learndyn.problem.part import content_hash
 from tests import problems
 
 problem = partial(

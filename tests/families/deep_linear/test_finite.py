@@ -20,7 +20,7 @@ from learndyn.problem.schedules import ExponentialDecay
 from learndyn.problem.spectra import PowerLaw, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap
-from learndyn.problem.training import (GradientDescent)
+from learndyn.problem.training import GradientDescent
 from tests import problems
 
 SIZE = 12

@@ -10,7 +10,7 @@ from learndyn.families.deep_linear.growing_training import GrowingTraining
 from learndyn.families.deep_linear.limit_numbers import DATASET, POPULATION, STREAM, LimitNumbers
 from learndyn.numerics.precision import float64
 from learndyn.problem.schedules import ExponentialDecay, PerStep
-from learndyn.problem.training import (GradientDescent)
+from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import impulse_response, rates
 from tests.families.deep_linear.naive import naive
 

@@ -34,7 +34,7 @@ from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PerStep
 from learndyn.problem.supplies import Dataset, Stream
 from learndyn.problem.tasks import Observations, TeacherFlow
-from learndyn.problem.training import (GradientDescent)
+from learndyn.problem.training import GradientDescent
 from tests import problems
 from tests.problems import ALL_TERMS, MU, NO_FIELD, PAPER
 

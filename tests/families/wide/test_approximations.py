@@ -20,7 +20,7 @@ from learndyn.problem.activations import as_activation
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PowerDecay
-from learndyn.problem.training import (GradientDescent)
+from learndyn.problem.training import GradientDescent
 
 
 def made(depth, data, rate, steps, richness=1.0, bias=False, activation="linear", **rule):

@@ -12,7 +12,7 @@ from learndyn.families.wide.setting import setting
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PowerDecay
-from learndyn.problem.training import (GradientDescent)
+from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import rates
 from tests.families.wide.plain_linear import plain
 

@@ -1,6 +1,7 @@
 """The HTML report: whole, self-contained, and honest about failures."""
 
 import base64
+import io
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,12 +9,16 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
+from PIL import Image
 
 from learndyn.core.compare import Comparison
 from learndyn.core.solution import Solution
 from learndyn.core.theory import theories
 from learndyn.problem.problem import Problem
 from learndyn.report import Chapter, html_report
+from learndyn.report.chapter import Timing
+from learndyn.report.images import PIXELS_PER_INCH, embed
+from learndyn.report.page import ratio, seconds
 
 VOID = {"meta", "img", "br"}
 
@@ -67,12 +72,19 @@ def chapter() -> Chapter:
         "kind": "theory",
         "method": {"kind": "order_parameter_ode", "rtol": 1e-9},
         "accuracy": {"test_loss": 2e-10},
-        "wall_time": 2.0,
+        "wall_time": 12.0,
+        "compile_time": 10.0,
         "versions": {"learndyn": "0.1.0"},
     }
     solution = Solution(one, problem, evidence)
     several = one.expand_dims(seed=[0, 1, 2])
-    trained = {"kind": "simulation", "method": {"kind": "sgd"}, "size": 50, "wall_time": 30.0}
+    trained = {
+        "kind": "simulation",
+        "method": {"kind": "sgd"},
+        "size": 50,
+        "wall_time": 30.5,
+        "compile_time": 0.5,
+    }
     runs = Solution(several, problem, trained)
     pictures = (('A curve, "theory" & runs.', Figure(figsize=(2, 1))),)
     return Chapter(theory, text, solution, runs, comparison(), pictures)
@@ -94,8 +106,65 @@ def test_the_page_loads_nothing_from_elsewhere(chapter):
 def test_pictures_are_inside_and_described(chapter):
     images = [a for tag, a in Page(html_report([chapter])).tags if tag == "img"]
     assert [image["alt"] for image in images] == ['A curve, "theory" & runs.']
-    data = images[0]["src"].partition(",")[2]
-    assert base64.b64decode(data, validate=True).startswith(b"\x89PNG")
+    data = base64.b64decode(images[0]["src"].partition(",")[2], validate=True)
+    assert data.startswith(b"\x89PNG")
+    # Shown at the size it was drawn for, known before it is loaded, and loaded when it comes into view.
+    assert (images[0]["width"], images[0]["height"]) == ("192", "96")
+    assert (images[0]["loading"], images[0]["decoding"]) == ("lazy", "async")
+
+
+def test_a_palette_keeps_the_colours_of_a_picture():
+    figure = Figure(figsize=(6, 3))
+    values = np.random.default_rng(0).random((40, 40))
+    for panel, colours in zip(figure.subplots(1, 2), ("viridis", "RdBu_r"), strict=True):
+        panel.imshow(values, cmap=colours)
+    full = io.BytesIO()
+    figure.savefig(full, format="png", dpi=PIXELS_PER_INCH)
+    data = base64.b64decode(embed("", figure).uri.partition(",")[2])
+    assert len(data) < len(full.getvalue())
+    pictures = [
+        np.asarray(Image.open(file).convert("RGB"), int) for file in (full, io.BytesIO(data))
+    ]
+    assert np.abs(pictures[0] - pictures[1]).max() <= 16
+
+
+def test_compiling_is_shown_apart_from_solving_and_training(chapter):
+    page = Page(html_report([chapter]))
+    words = page.words.split("\n")
+    assert page.words.count("compiling (once)") == 3
+    for text in ("10 s", "2 s", "500 ms", "30 s"):
+        assert words.count(text) == 2, text
+
+
+def test_a_solution_without_a_compile_time_shows_its_whole_time(chapter):
+    import dataclasses
+
+    evidence = {key: value for key, value in chapter.solution.evidence.items()}
+    del evidence["compile_time"]
+    whole = Solution(chapter.solution.data, chapter.solution.problem, evidence)
+    old = dataclasses.replace(chapter, solution=whole)
+    assert old.solving_time == Timing(None, 12.0)
+    assert "12 s" in html_report([old])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (0, "0 s"),
+        (1e-5, "< 1 ms"),
+        (0.0045, "4.5 ms"),
+        (0.25, "250 ms"),
+        (123.4, "123 s"),
+    ],
+)
+def test_times_have_two_digits_and_a_unit(value, text):
+    assert seconds(value) == text
+
+
+def test_large_ratios_have_no_powers_of_ten():
+    assert ratio(1234.0) == "1,200 ×"
+    assert ratio(0.0123) == "0.012 ×"
 
 
 def test_a_chapter_shows_problem_agreement_evidence_and_reference(chapter):
@@ -108,7 +177,7 @@ def test_a_chapter_shows_problem_agreement_evidence_and_reference(chapter):
         "order parameter ode, rtol 1e-09",
         "2e-10",
         "3 of size 50",
-        "Training took 15 × as long as the theory",
+        "Training took 15 × as long as the theory, without compilation",
         "kind = ",
     ):
         assert expected in words

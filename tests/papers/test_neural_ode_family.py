@@ -100,8 +100,8 @@ def test_the_test_loss_of_few_noisy_trajectories_has_a_minimum_later_for_more_of
         assert test[-1] > 1.05 * test[best[-1]]
         np.testing.assert_array_equal(mark.get_xydata(), [[best[-1], test[best[-1]]]])
     assert best[0] < best[1] < best[2]
-    given = {"control_ratio": 1.0, "steps": 5, "teacher_noise": 1 / 3}
-    theory = by_hand(0.5, 40, ld.Dataset(ld.TeacherFlow(), examples=1), **given)
+    data = ld.Dataset(ld.TeacherFlow(noise=1 / 3), examples=1)
+    theory = by_hand(0.5, 40, data, control_ratio=1.0, steps=5)
     for values, quantity in ((curve(name, 0, "n = 1"), "test_loss"), (train[0], "train_loss")):
         np.testing.assert_allclose(values, theory[quantity], rtol=0, atol=ROUNDING)
 
@@ -113,13 +113,11 @@ def test_one_trajectory_teaches_slower_than_fresh_ones_and_ends_elsewhere_with_n
     assert chained[0] == pytest.approx(fresh[0], abs=ROUNDING)
     assert (chained[2:] > fresh[2:]).all()
     assert chained[-1] < 1e-4 * chained[0]
-    given = {"steps": 5, "noise": 0.1, "teacher_noise": 0.1}
     for label, chain, stationary in zip(words, (True, False), (1.007, 0.963), strict=True):
         assert f"{stationary}" in registered(name).caption
         m = curve(name, 1, label)
-        theory = by_hand(0.4, 90, ld.Stream(ld.TeacherFlow(chained=chain)), **given)["m"].values[
-            :, 0, 0
-        ]
+        data = ld.Stream(ld.TeacherFlow(noise=0.1, chained=chain))
+        theory = by_hand(0.4, 90, data, steps=5, noise=0.1)["m"].values[:, 0, 0]
         np.testing.assert_allclose(m, theory[:51], rtol=0, atol=ROUNDING)
         # Half a unit of the last digit of the caption.
         assert theory[-1] == pytest.approx(stationary, abs=5e-4)

@@ -13,7 +13,7 @@ from learndyn.families.neural_ode.limit.memory import Memory
 from learndyn.families.neural_ode.limit.overlap_map import loss_of
 from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of, overlaps_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
-from learndyn.families.neural_ode.units import start_of
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.numerics.precision import float64
 from tests import problems
 from tests.problems import PAPER
@@ -103,13 +103,13 @@ def test_the_moves_are_the_gradient_of_the_loss(case):
 
     @jax.jit
     def both(now):
-        flow = flow_of(asked.network, asked.data)
+        flow = flow_of(FlowPair.of(asked))
         x = teacher_of(flow)
         loss = jax.grad(lambda at: epoch(flow, x, at).visible_loss)(now)
         return epoch(flow, x, now), loss
 
     with float64():
-        now = overlaps_of(start_of(asked.network))
+        now = overlaps_of(FlowPair.of(asked).start())
         rng = np.random.default_rng(3)
         now = Overlaps(now.a, 0.7 * now.Q + 0.1, now.M + 0.2 * rng.random(now.M.shape))
         made, slopes = both(now)
@@ -173,8 +173,8 @@ def test_windows_with_one_control_are_one_window():
     with float64():
         made = []
         for asked in (one, two):
-            flow = flow_of(asked.network, asked.data)
-            made.append(epoch(flow, teacher_of(flow), overlaps_of(start_of(asked.network))))
+            flow = flow_of(FlowPair.of(asked))
+            made.append(epoch(flow, teacher_of(flow), overlaps_of(FlowPair.of(asked).start())))
         np.testing.assert_allclose(made[1].loss, made[0].loss, rtol=ROUNDING)
         for name in ("K", "V", "N"):
             total = np.sum(getattr(made[1], name))
@@ -239,8 +239,8 @@ def test_masks_of_one_euler_step_by_hand():
         data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([0.7], visible=visible)))
         asked = problem(data=data, time=0.7, steps=1)
         with float64():
-            flow = flow_of(asked.network, data)
-            made.append(epoch(flow, teacher_of(flow), overlaps_of(start_of(asked.network))))
+            flow = flow_of(FlowPair.of(asked))
+            made.append(epoch(flow, teacher_of(flow), overlaps_of(FlowPair.of(asked).start())))
     for name in ("K", "V", "N", "visible_loss"):
         whole, part = (np.asarray(getattr(one, name)) for one in made)
         np.testing.assert_allclose(part, rho * whole, rtol=ROUNDING)
@@ -255,8 +255,8 @@ def test_masks_at_two_short_times_by_hand():
         data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([h, 2 * h], visible, mask)))
         asked = problem(data=data, time=2 * h, steps=2)
         with float64():
-            flow = flow_of(asked.network, data)
-            made = epoch(flow, teacher_of(flow), overlaps_of(start_of(asked.network)))
+            flow = flow_of(FlowPair.of(asked))
+            made = epoch(flow, teacher_of(flow), overlaps_of(FlowPair.of(asked).start()))
             N.append(float(made.N[0, 0]))
     # Relative errors are of order h.
     np.testing.assert_allclose(N[1] / N[0], (17 * rho + 8 * rho**2) / 25, rtol=10 * h)

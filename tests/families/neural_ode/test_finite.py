@@ -27,7 +27,7 @@ from learndyn.families.neural_ode.finite.probes import PROBE
 from learndyn.families.neural_ode.finite.tensor_field import TensorField
 from learndyn.families.neural_ode.finite.training_run import Setting, System
 from learndyn.families.neural_ode.network import NeuralODE
-from learndyn.families.neural_ode.units import start_of
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.numerics.precision import float64
 from learndyn.problem.activations import Polynomial, as_activation
 from learndyn.problem.problem import Problem
@@ -142,7 +142,7 @@ def test_the_confinement_has_its_value_and_slope():
 def test_starts_and_controls_have_exactly_their_overlaps(m, Q):
     rng = np.random.default_rng(0)
     made = problem(initial_overlap=m, initial_norm=Q)
-    (star,), (theta,) = draw_controls(start_of(made.network), 9, rng)
+    (star,), (theta,) = draw_controls(FlowPair.of(made).start(), 9, rng)
     found = [star @ star / 9, theta @ star / 9, theta @ theta / 9]
     np.testing.assert_allclose(found, [1, m, Q], atol=20 * EPS)
     np.testing.assert_allclose(np.sum(sphere(rng, 3, 7) ** 2, axis=1), 7, rtol=20 * EPS)
@@ -203,11 +203,15 @@ class Plain:
     def __init__(self, made, seed, decay, eta):
         self.made, self.decay, self.eta = made, decay, eta
         self.run = started(made, seed=seed)
-        self.h, self.N, self.N_t = made.network.step, made.network.steps, made.network.teacher_steps
+        self.h, self.N, self.N_t = (
+            made.network.step,
+            made.network.steps,
+            FlowPair.of(made).teacher_steps,
+        )
         self.true = made.network.adjoint == "true"
 
     def teach(self, start, rng):
-        made = sources(start, self.made.network.teacher_noise, self.h, self.N_t, rng)
+        made = sources(start, self.made.task.noise, self.h, self.N_t, rng)
         one = [plain_path(self.run.teacher[0][0], made[:, b], self.h) for b in range(len(start))]
         return np.stack(one, axis=1)
 
@@ -232,7 +236,7 @@ class Plain:
                 count = data.batch or data.examples
                 x = stored[:, [(a * count + b) % data.examples for b in range(count)]]
             else:
-                going_on = data.chained and x is not None
+                going_on = data.task.chained and x is not None
                 start = x[-1] if going_on else self.fresh(data.batch, rngs["starts"])
                 x = self.teach(start, rngs["teacher"])
             frozen = run.fields[0].at(theta)
@@ -285,7 +289,7 @@ def test_training_is_what_the_definitions_say(data, adjoint):
     np.testing.assert_allclose(got["Q"][:, 0, 0], np.sum(theta**2, axis=1) / D_THETA, **close)
     np.testing.assert_allclose(got["m"][:, 0, 0], theta @ plain.run.star[0] / D_THETA, **close)
     np.testing.assert_array_equal(got["a"], 1.0)
-    fresh = isinstance(data, Stream) and not data.chained
+    fresh = isinstance(data, Stream) and not data.task.chained
     losses = [one["loss"] for one in expected]
     np.testing.assert_allclose(got["test_loss" if fresh else "train_loss"], losses, **close)
     assert ("train_loss" in got) is not fresh
@@ -456,12 +460,10 @@ def test_temperatures_are_those_of_diffusion():
         confinement=0.0,
         noise=0.5,
     )
-    network = dataclasses.replace(
-        made.network, teacher_noise=0.2, adjoint_noise=0.3, teacher_time=0.5, control_ratio=0.1
-    )
-    found = values(
-        curves(dataclasses.replace(made, network=network), d, save_at=[0, 1], inference_steps=[0])
-    )
+    network = dataclasses.replace(made.network, adjoint_noise=0.3, control_ratio=0.1)
+    data = Stream(TeacherFlow(time=0.5, noise=0.2), batch=B)
+    asked = dataclasses.replace(made, network=network, data=data)
+    found = values(curves(asked, d, save_at=[0, 1], inference_steps=[0]))
     t, s = h * np.arange(N + 1), h * np.arange(3)
 
     def agrees(name, expected, first=0.0):

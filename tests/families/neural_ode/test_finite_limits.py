@@ -173,8 +173,6 @@ def separate_drift(frozen):
 @pytest.mark.bitwise
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 def test_seeing_the_end_in_full_is_seeing_without_observations(data):
-    kind, given = type(data), {"batch": 2}
-    given |= {"examples": 4} if isinstance(data, Dataset) else {"chained": data.chained}
     plain = curves(problem(data=data, **NOISY), **RECORD)
     # With 10⁻⁹ not one of the few hundred components is hidden, but masks are drawn.
     for visible, mask in (
@@ -183,7 +181,7 @@ def test_seeing_the_end_in_full_is_seeing_without_observations(data):
         (1 - 1e-9, "trajectory"),
     ):
         seen = Observations([N * H], visible=visible, mask=mask)
-        found = curves(problem(data=kind(**given, observations=seen), **NOISY), **RECORD)
+        found = curves(problem(data=data, observations=seen, **NOISY), **RECORD)
         same(found, plain)
         if data is DATA["fresh"]:
             np.testing.assert_allclose(found["train_loss"], found["test_loss"], rtol=10 * EPS)

@@ -12,6 +12,7 @@ from learndyn.core.simulate import simulate
 from learndyn.families.neural_ode.finite.descent import AdjointDescent
 from learndyn.families.neural_ode.finite.flows import sphere
 from learndyn.families.neural_ode.finite.training_run import Setting, System
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.problem.schedules import PerStep
 from learndyn.problem.supplies import Dataset, Stream
 from learndyn.problem.tasks import Observations, TeacherFlow
@@ -82,15 +83,16 @@ class Plain:
 
     def __init__(self, made, seed):
         self.made, self.network, self.data = made, made.network, made.data
+        self.task, self.pair = made.task, FlowPair.of(made)
         self.run = started(made, seed)
         self.systems = 1 if self.network.driven is None else 2
         self.star = self.run.star
 
     def teacher(self, start, rng):
-        a = self.network.teacher_amplitudes
-        windows = self.network.teacher_windows or self.network.windows
+        a = self.task.amplitudes
+        windows = self.task.windows or self.network.windows
         a = np.tile(np.ones(1) if a is None else a, windows * self.systems)
-        made = self.sources(start, self.network.teacher_noise, self.network.teacher_steps, rng)
+        made = self.sources(start, self.task.noise, self.pair.teacher_steps, rng)
         return self.path(made, self.star, a, windows)
 
     def student_sources(self, start, rng):
@@ -134,15 +136,15 @@ class Plain:
 
     def observed(self, step):
         """The student's and the teacher's steps that training step `step` sees, or all that any step sees."""
-        some, ratio = self.data.observations, self.network.teacher_steps / N
+        some, ratio = self.task.observations, self.pair.teacher_steps / N
         if some is None:
-            return [(N, self.network.teacher_steps)]
+            return [(N, self.pair.teacher_steps)]
         lists = some.times if step is None else [some.times[step % len(some.times)]]
         at = sorted({round(t / H) for times in lists for t in times})
         return [(n, round(n * ratio)) for n in at]
 
     def masks(self, step, shape):
-        some, seen = self.data.observations, self.observed(step)
+        some, seen = self.task.observations, self.observed(step)
         if some is None or some.visible == 1:
             return np.ones((len(seen), 1, 1, 1))
         drawn = 1 if some.mask == "trajectory" else len(seen)
@@ -151,7 +153,7 @@ class Plain:
 
     def loss(self, x, y, step, masks):
         """The extensive loss, mean over trajectories."""
-        weight = 1.0 if self.data.observations is None else self.data.observations.weight
+        weight = 1.0 if self.task.observations is None else self.task.observations.weight
         of_systems = [1.0] if self.systems == 1 else [self.network.driver_loss, 1.0]
         total = 0.0
         for (n, n_t), mask in zip(self.observed(step), masks, strict=True):
@@ -172,7 +174,7 @@ class Plain:
                 yield stored[:, :, which]
         x = None
         while True:
-            start = x[-1] if data.chained and x is not None else fresh(data.batch)
+            start = x[-1] if self.task.chained and x is not None else fresh(data.batch)
             x = self.teacher(start, rngs["teacher"])
             yield x
 
@@ -195,7 +197,7 @@ class Plain:
             found = {"theta": theta, "a": a}
             found["train"] = (loss(theta, a, noise=0 * noise)) / D
             tests = x, self.path(made, theta, a, W)
-            if isinstance(self.data, Dataset) or self.data.chained:
+            if isinstance(self.data, Dataset) or self.task.chained:
                 rng = run._at_step("test", step)
                 start = sphere(rng, self.systems, max(x.shape[2], 4), D)
                 tested = self.teacher(start, rng)
@@ -240,8 +242,8 @@ def test_training_is_what_the_definitions_say(name, adjoint):
     np.testing.assert_allclose(got["C_theta"], C, **close)
     np.testing.assert_allclose(got["m"], m, **close)
     np.testing.assert_allclose(got["test_loss"], [one["test"] for one in expected], **close)
-    reused = isinstance(data, Dataset) or data.chained
-    assert ("train_loss" in got) == (reused or data.observations is not None)
+    reused = isinstance(data, Dataset) or data.task.chained
+    assert ("train_loss" in got) == (reused or data.task.observations is not None)
     if "train_loss" in got:
         np.testing.assert_allclose(got["train_loss"], [one["train"] for one in expected], **close)
     assert np.min(np.max(np.abs(np.diff(theta, axis=0)), axis=-1)) > 1e-4

@@ -59,8 +59,10 @@ def test_perturbations_are_differences_of_two_flows():
 
 
 def test_the_teacher_alone_is_the_teacher_of_a_problem():
-    net = network(teacher_noise=0.1)
-    problem = ld.Problem(net, ld.Stream(ld.TeacherFlow()), ld.GradientDescent(0.1, steps=1))
+    net = network(noise=0.1)
+    problem = ld.Problem(
+        net, ld.Stream(ld.TeacherFlow(noise=0.1)), ld.GradientDescent(0.1, steps=1)
+    )
     found = ld.solve(problem, ld.OverlapMap(inference_steps=[0]))
     alone = ld.inference(net)
     np.testing.assert_allclose(alone["C"], found["C_xx"][0], rtol=1e-13)
@@ -228,9 +230,7 @@ def test_the_adjoint_of_a_fresh_student_has_the_known_size(adjoint, known, digit
     ("name", "fields"),
     [
         ("amplitudes", {"amplitudes": [1.0, 1.0]}),
-        ("teacher_amplitudes", {"teacher_amplitudes": [1.0, 1.0]}),
         ("windows", {"windows": 2}),
-        ("teacher_windows", {"teacher_windows": 2}),
         ("train_amplitudes", {"train_amplitudes": True}),
         ("driven", {"driven": [[[0, 0], [0, 0.5]], [[0, 0], [0.4, 0]]]}),
     ],

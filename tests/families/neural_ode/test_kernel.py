@@ -13,6 +13,7 @@ from learndyn.families.neural_ode.limit.epoch import epoch
 from learndyn.families.neural_ode.limit.kernel import kernel_of
 from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.units import Shape, systems
 from learndyn.numerics.precision import float64
 
@@ -161,7 +162,6 @@ def flow_and_state(count: int, field, windows: int = 1):
         time=1.0,
         steps=4,
         amplitudes=np.linspace(0.5, 1.5, count),
-        teacher_amplitudes=np.linspace(1.5, 0.5, count),
         own_fields=False,
         windows=windows,
         train_amplitudes=True,
@@ -174,7 +174,8 @@ def flow_and_state(count: int, field, windows: int = 1):
         jnp.asarray(overlaps[:units, :units]),
         jnp.asarray(overlaps[:units, units:]),
     )
-    return flow_of(network), now
+    teacher = ld.TeacherFlow(amplitudes=np.linspace(1.5, 0.5, count))
+    return flow_of(FlowPair(network, teacher)), now
 
 
 @pytest.mark.parametrize("form", [0, 1], ids=["coefficients", "formula"])

@@ -14,6 +14,7 @@ from learndyn.families.neural_ode.limit.epoch import epoch
 from learndyn.families.neural_ode.limit.overlap_map import inference
 from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.numerics.precision import float64
 from tests import problems
 from tests.problems import PAPER
@@ -47,7 +48,7 @@ def test_a_linear_flow_is_known_in_closed_form():
     network = ld.NeuralODE([[0, 0], [0, g]], 0.75, 1.5, N, confinement=1.0)
     h, n = network.step, np.arange(N + 1)
     with float64():
-        found = inference(flow_of(network), np.ones(1), [[Q]], [[m]])
+        found = inference(flow_of(FlowPair(network, ld.TeacherFlow())), np.ones(1), [[Q]], [[m]])
     expected = {
         "C_yy": linear_flow(n, n, Q, g, h),
         "C_yx": linear_flow(n, n, m, g, h),
@@ -287,7 +288,7 @@ def test_one_step_depends_on_the_overlaps_only():
     asked = problem()
     found = ld.solve(asked)
     with float64():
-        flow = flow_of(asked.network)
+        flow = flow_of(FlowPair.of(asked))
         Q, m = (np.reshape(found[name].values[4], (1, 1)) for name in ("Q", "m"))
         made = epoch(flow, teacher_of(flow), Overlaps(np.ones(1), Q, m))
         A = 1 - 0.5 * float(made.K[0, 0])

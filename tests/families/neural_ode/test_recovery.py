@@ -49,8 +49,8 @@ def test_what_has_no_recovery_is_refused():
     for asked, words in (
         (problem(rate=0.1, noise=0.1), "network.noise = 0.1"),
         (problem(rate=0.1, adjoint_noise=0.1), "network.adjoint_noise = 0.1"),
-        (problem(rate=0.1, teacher_time=2.0), "network.teacher_time = 2"),
-        (problem(rate=0.1, chained=True), "data.chained = True"),
+        (problem(rate=0.1, teacher_time=2.0), "data.task.time = 2"),
+        (problem(rate=0.1, chained=True), "data.task.chained = True"),
         (problem(rate=0.1, supply="dataset", examples=2), "must be a NeuralODE on a Stream"),
     ):
         with pytest.raises(ld.ProblemError, match=words):

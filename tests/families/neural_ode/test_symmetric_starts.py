@@ -12,8 +12,8 @@ from learndyn.families.neural_ode.limit.epoch import epoch
 from learndyn.families.neural_ode.limit.overlap_map import Rule, moved
 from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of, overlaps_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
+from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.symmetries import parity, symmetric_start
-from learndyn.families.neural_ode.units import start_of
 from learndyn.numerics.precision import float64
 from tests import problems
 from tests.problems import PAPER
@@ -48,7 +48,7 @@ def test_the_map_has_every_symmetry_that_is_named(name):
     start = symmetric_start(asked)
     assert start is not None
     with float64():
-        flow = flow_of(asked.network)
+        flow = flow_of(FlowPair.of(asked))
         teacher = teacher_of(flow)
 
         @jax.jit
@@ -58,8 +58,8 @@ def test_the_map_has_every_symmetry_that_is_named(name):
         def flat(now):
             return np.concatenate([np.ravel(part) for part in (now.Q, now.M, now.a)])
 
-        first = overlaps_of(start_of(asked.network))
-        generic = overlaps_of(start_of(start.moved(0.02).network))
+        first = overlaps_of(FlowPair.of(asked).start())
+        generic = overlaps_of(FlowPair.of(start.moved(0.02)).start())
         x, y = flat(first), flat(generic)
 
         def step(z):

@@ -84,7 +84,7 @@ class OnEulerGrid(Method, abstract=True):
         steps = self.inference_steps[:count]
         result = extrapolated([_joined(curves, along, count) for curves, along in found])
         curves = dataclasses.replace(
-            result.curves, labels=labels(problem.network, steps) if steps else {}
+            result.curves, labels=labels(FlowPair.of(problem), steps) if steps else {}
         )
         if not self.extrapolation:
             return curves.told(form=self.form)

@@ -10,8 +10,8 @@ from learndyn.problem.part import field
 from tests import problems
 
 
-class ClippedDescent(ld.GradientDescent):
-    """Gradient descent whose rate is at most `largest_rate`."""
+class ClippedDescent(ld.GradientDescent, abstract=True):
+    """Gradient descent whose rate is at most `largest_rate`; abstract only so that files of other tests do not know it."""
 
     largest_rate: float = field(number(above=0), default=1e9)
 

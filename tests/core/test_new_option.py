@@ -11,7 +11,7 @@ from tests import problems
 
 
 class ClippedDescent(ld.GradientDescent, abstract=True):
-    """Gradient descent whose rate is at most `largest_rate`; abstract only so that files of other tests do not know it."""
+    """Gradient descent whose rate is at most `largest_rate`; abstract, so that problem files do not know it."""
 
     largest_rate: float = field(number(above=0), default=1e9)
 

@@ -52,7 +52,7 @@ def solved(numbers, eta=0.02, steps=STEPS, saved=None, tolerance=EXACT, beta=0.0
 def trained(numbers, rule, saved, tolerance, report) -> dict:
     """All arrays, the last step that was reached of the saved ones, and the evidence."""
     # Of a problem, only the rule and what the evidence says of the data are used.
-    problem = SimpleNamespace(training=rule, data=SimpleNamespace(spectrum=None))
+    problem = SimpleNamespace(training=rule, task=SimpleNamespace(spectrum=None))
     with float64():
         training = GrowingTraining(problem, numbers, tolerance)
         count = training.advance(saved, of_states(report, saved[-1]))

@@ -441,7 +441,7 @@ def test_examples_are_used_in_turn():
     made = problem(data=Dataset(TeacherFlow(), examples=6, batch=2), teacher_noise=0.1)
     run, twin = started(made), started(made)
     parts = list(itertools.islice(lessons(made, run.flow, run.teacher, D, run.rngs), 5))
-    full = dataclasses.replace(made, data=Dataset(TeacherFlow(), examples=6))
+    full = dataclasses.replace(made, data=Dataset(made.task, examples=6))
     everything = next(lessons(full, twin.flow, twin.teacher, D, twin.rngs))
     for a, one in enumerate(parts):
         first = 2 * (a % 3)

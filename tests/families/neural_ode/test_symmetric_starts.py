@@ -155,10 +155,10 @@ def test_neurons_that_start_alike_are_noticed():
             MIXED,
             *(0.25, 1.0, 2),
             amplitudes=[1.0, 1.0],
-            teacher_amplitudes=[1.0, 1.0],
             own_fields=False,
             initial_overlap=np.full((2, 2), 0.1),
         ),
+        data=ld.Stream(ld.TeacherFlow(amplitudes=[1.0, 1.0])),
         training=ld.GradientDescent(0.1, steps=200),
     )
     found = ld.solve(alike).evidence["symmetric_start"]

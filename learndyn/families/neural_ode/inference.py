@@ -27,14 +27,14 @@ from scipy.interpolate import make_interp_spline
 from scipy.linalg import eigh_tridiagonal
 
 from learndyn.errors import NotConverged, ProblemError
-from learndyn.families.neural_ode.limit.adjoint import Slopes, backward
+from learndyn.families.neural_ode.limit.adjoint import CovarianceSlopes, backward
 from learndyn.families.neural_ode.limit.derivatives import Derivatives
+from learndyn.families.neural_ode.limit.flow_numbers import FlowNumbers, flow_of
 from learndyn.families.neural_ode.limit.kernel import kernel_of
-from learndyn.families.neural_ode.limit.setting import Flow, flow_of
 from learndyn.families.neural_ode.limit.trajectories import Trajectory, trajectory
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Units
+from learndyn.families.neural_ode.units import FlowUnits
 from learndyn.numerics.precision import float64
 from learndyn.numerics.richardson import richardson
 from learndyn.numerics.root import root_between
@@ -125,7 +125,7 @@ def _one_control(network: NeuralODE) -> None:
             raise ProblemError(f"network.{name}", getattr(network, name), allowed)
 
 
-def _of_control(network: NeuralODE, T: float, N: int) -> Flow:
+def _of_control(network: NeuralODE, T: float, N: int) -> FlowNumbers:
     """The flow for a time T in N steps, with an adjoint without noise and a teacher that stays at 0."""
     flow = flow_of(FlowPair(network, TeacherFlow()))
     shape = flow.shape._replace(steps=N, teacher_steps=1)
@@ -136,10 +136,10 @@ def _of_control(network: NeuralODE, T: float, N: int) -> Flow:
 
 
 @eqx.filter_jit
-def _alone(flow: Flow, Q, noise, from_state: bool):
+def _alone(flow: FlowNumbers, Q, noise, from_state: bool):
     """C, R, D and C_pp."""
     N = flow.steps
-    one = Units(np.zeros((1, N), dtype=int), (0,))
+    one = FlowUnits(np.zeros((1, N), dtype=int), (0,))
     ones, norm = jnp.ones(1), jnp.asarray(Q, float)
     kernel = kernel_of(flow.fields[0], one, one, ones, ones, norm[None, None])
     x = trajectory(flow, kernel, jnp.asarray(noise, float), N)
@@ -171,11 +171,11 @@ def _spread(a, kick):
     return jnp.concatenate([start[None], rows])
 
 
-def _from_state(flow: Flow, x: Trajectory, kick):
+def _from_state(flow: FlowNumbers, x: Trajectory, kick):
     """C_pp of the adjoint that starts from p_N = x_N: that of a student whose target is 0."""
     N = flow.steps
     target = Trajectory(jnp.zeros((2, 2)), jnp.zeros((2, 2)), jnp.zeros(1))
-    slopes = Slopes(own=kick, other=jnp.zeros((N, 1)), own_second=None, other_second=None)
+    slopes = CovarianceSlopes(own=kick, other=jnp.zeros((N, 1)), own_second=None, other_second=None)
     end = jnp.zeros(N + 1).at[N].set(1.0)
     return backward(flow, x, target, jnp.zeros((N + 1, 2)), slopes, end, None).C_pp
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.families.neural_ode.units import Shape, Start, matching_units
+from learndyn.families.neural_ode.units import FlowShape, InitialOverlaps, matching_units
 from learndyn.problem.checks import semidefinite
 from learndyn.problem.part import traced
 from learndyn.problem.problem import Problem
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from learndyn.families.neural_ode.network import NeuralODE
 
 
-class Observed(NamedTuple):
+class ObservedSteps(NamedTuple):
     """What the loss sees: weights of the student's steps (sets × N_s + 1), and the teacher's step for each of them."""
 
     weights: np.ndarray
@@ -48,10 +48,10 @@ class FlowPair(NamedTuple):
         return self.student.windows if self.teacher.windows is None else self.teacher.windows
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> FlowShape:
         """All counts."""
         student = self.student
-        return Shape(
+        return FlowShape(
             systems=1 if student.driven is None else 2,
             neurons=student.neurons,
             teacher_neurons=self.teacher.neurons,
@@ -71,7 +71,7 @@ class FlowPair(NamedTuple):
         several = several or student.driven is not None or student.train_amplitudes
         return not several and student.windows == self.teacher_windows == 1
 
-    def start(self) -> Start:
+    def start(self) -> InitialOverlaps:
         """Amplitudes and overlaps at the start.
 
         One number for Q is the norm of every control, and controls are then orthogonal; one number for M is the overlap
@@ -83,7 +83,7 @@ class FlowPair(NamedTuple):
         a = np.ones(1) if student.amplitudes is None else student.amplitudes
         teacher_a = np.ones(1) if self.teacher.amplitudes is None else self.teacher.amplitudes
         Q, M, T = student.initial_norm, student.initial_overlap, self.teacher.overlaps
-        return Start(
+        return InitialOverlaps(
             a=a[np.arange(U) % len(a)],
             Q=Q * np.eye(U) if np.ndim(Q) == 0 else Q,
             M=M * matching_units(shape) if np.ndim(M) == 0 else M,
@@ -91,12 +91,12 @@ class FlowPair(NamedTuple):
             teacher_a=teacher_a[np.arange(V) % len(teacher_a)],
         )
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedSteps:
         """The observed steps: the end, or what the teacher's `observations` say."""
         N, N_t, h = self.student.steps, self.teacher_steps, self.student.step
         observations = self.teacher.observations
         if observations is None:
-            return Observed(np.eye(N + 1)[-1:], np.full(N + 1, N_t))
+            return ObservedSteps(np.eye(N + 1)[-1:], np.full(N + 1, N_t))
         weights = np.zeros((len(observations.times), N + 1))
         teacher_steps = np.zeros(N + 1, dtype=int)
         for row, times in zip(weights, observations.times, strict=True):
@@ -110,7 +110,7 @@ class FlowPair(NamedTuple):
                     )
                     raise ProblemError("data.task.observations.times", t, allowed)
                 row[round(n)], teacher_steps[round(n)] = 1.0, round(n_t)
-        return Observed(weights, teacher_steps)
+        return ObservedSteps(weights, teacher_steps)
 
     def check(self) -> None:
         """Refuse a teacher whose times do not lie on the student's Euler grid, and overlaps that do not fit."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.limit.epoch import epoch
-from learndyn.families.neural_ode.limit.overlap_map import Rule, moved
-from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of
+from learndyn.families.neural_ode.limit.flow_numbers import Overlaps, flow_of
+from learndyn.families.neural_ode.limit.overlap_map import UpdateRule, moved
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.pair import FlowPair, steps_are_correlated
@@ -88,7 +88,7 @@ def recovery(problem) -> Recovery:
 def _jacobian(flow, batch, eta):
     """∂(Q', m')/∂(Q, m) at Q = m = 1."""
     x = teacher_of(flow)
-    rule = Rule(jnp.zeros(()), batch)
+    rule = UpdateRule(jnp.zeros(()), batch)
 
     def step(state):
         now = Overlaps(jnp.ones(1), state[0][None, None], state[1][None, None])

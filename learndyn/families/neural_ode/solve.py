@@ -12,8 +12,8 @@ from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.limit import overlap_map as map
-from learndyn.families.neural_ode.limit.correlated import MemoryTraining
-from learndyn.families.neural_ode.limit.setting import flow_of
+from learndyn.families.neural_ode.limit.correlated_training import MemoryTraining
+from learndyn.families.neural_ode.limit.flow_numbers import flow_of
 from learndyn.families.neural_ode.observables import (
     ALONG,
     TABLE,

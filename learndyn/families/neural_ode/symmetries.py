@@ -14,7 +14,7 @@ from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.unit_symmetries import Units, moved, possible, symmetries
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Shape
+from learndyn.families.neural_ode.units import FlowShape
 
 WORDS = {
     "even": "the field is even in the control",
@@ -58,7 +58,7 @@ def symmetric_start(problem) -> SymmetricStart | None:
     return SymmetricStart(found, _states, move)
 
 
-def _groups(shape: Shape, windows: int, neurons: int) -> np.ndarray:
+def _groups(shape: FlowShape, windows: int, neurons: int) -> np.ndarray:
     """Neurons of one system and window can be exchanged if they share their field."""
     if shape.own_fields:
         return np.arange(shape.systems * windows * neurons)

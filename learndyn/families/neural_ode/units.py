@@ -1,7 +1,7 @@
 """Which control acts where and when in a neural ODE: its units.
 
 A *unit* is a control θ_u with an amplitude a_u. A neuron i of a system has one unit in each window of time; two
-stacked systems have units of their own. Units are numbered system by system, in it window by window, in it neuron by
+stacked systems have units of their own. FlowUnits are numbered system by system, in it window by window, in it neuron by
 neuron. The drift of a system with h neurons at step n is Σ_i (a_u/h) r_f(i)(state, θ_u) with u = `index[i, n]`.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from learndyn.families.neural_ode.network import NeuralODE
 
 
-class Units(NamedTuple):
+class FlowUnits(NamedTuple):
     """The units of one flow: `index` (neurons × steps) and the label of each neuron's field in `fields_of`."""
 
     index: np.ndarray
@@ -43,14 +43,14 @@ class Units(NamedTuple):
         return slice(first, first + self.windows * self.neurons)
 
 
-class System(NamedTuple):
+class SystemUnits(NamedTuple):
     """One of the stacked systems: the units of its student and of its teacher."""
 
-    student: Units
-    teacher: Units
+    student: FlowUnits
+    teacher: FlowUnits
 
 
-class Start(NamedTuple):
+class InitialOverlaps(NamedTuple):
     """Amplitudes a_u and a*_v, and overlaps Q = θ_u·θ_u'/d_θ, M = θ_u·θ*_v/d_θ, T = θ*_v·θ*_v'/d_θ, at the start."""
 
     a: Any
@@ -60,7 +60,7 @@ class Start(NamedTuple):
     teacher_a: Any
 
 
-class Shape(NamedTuple):
+class FlowShape(NamedTuple):
     """All of a neural ODE that is counted: what two problems must share to be compiled once."""
 
     systems: int
@@ -79,10 +79,10 @@ class Shape(NamedTuple):
         return max(self.neurons, self.teacher_neurons) if self.own_fields else 1
 
 
-def systems(shape: Shape) -> list[System]:
+def systems(shape: FlowShape) -> list[SystemUnits]:
     """The system, or the driver and the driven one."""
     return [
-        System(
+        SystemUnits(
             _units(shape, s, shape.neurons, shape.windows, shape.steps),
             _units(shape, s, shape.teacher_neurons, shape.teacher_windows, shape.teacher_steps),
         )
@@ -90,14 +90,14 @@ def systems(shape: Shape) -> list[System]:
     ]
 
 
-def _units(shape: Shape, system: int, neurons: int, windows: int, steps: int) -> Units:
+def _units(shape: FlowShape, system: int, neurons: int, windows: int, steps: int) -> FlowUnits:
     window = np.arange(steps) * windows // steps
     index = (system * windows + window) * neurons + np.arange(neurons)[:, None]
     labels = tuple(system * shape.labels + i * shape.own_fields for i in range(neurons))
-    return Units(index, labels)
+    return FlowUnits(index, labels)
 
 
-def fields_of(network: "NeuralODE", shape: Shape) -> list[RandomField]:
+def fields_of(network: "NeuralODE", shape: FlowShape) -> list[RandomField]:
     """The covariance of the field of every label."""
     return [
         field
@@ -107,7 +107,7 @@ def fields_of(network: "NeuralODE", shape: Shape) -> list[RandomField]:
     ]
 
 
-def matching_units(shape: Shape) -> np.ndarray:
+def matching_units(shape: FlowShape) -> np.ndarray:
     """1 where a student's and a teacher's unit are of one neuron and system and meet in time, else 0."""
     W, W_t = shape.windows, shape.teacher_windows
     w, w_t = np.arange(W)[:, None], np.arange(W_t)

@@ -8,8 +8,8 @@ from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.finite.tensor_field import entries
 from learndyn.families.neural_ode.finite.training_run import (
     TEST_TRAJECTORIES,
-    Setting,
-    System,
+    FiniteNeuralODE,
+    FiniteSetup,
     coefficients_of,
 )
 from learndyn.families.neural_ode.observables import inference_steps, labels, within_training
@@ -66,7 +66,7 @@ class AdjointDescent(Simulator):
 
     def ensemble(self, problem, size, record):
         within_training(self, problem)
-        setting = Setting.of(problem, size)
+        setting = FiniteSetup.of(problem, size)
         d, d_theta, start = size, setting.d_theta, setting.start
         units = len(start.a) + len(start.teacher_a)
         if d_theta < units:
@@ -76,7 +76,7 @@ class AdjointDescent(Simulator):
             )
             raise ProblemError("size", size, allowed)
         return Ensemble(
-            lambda seed: System(problem, setting, seed, self, record),
+            lambda seed: FiniteNeuralODE(problem, setting, seed, self, record),
             record,
             memory(problem, d, d_theta, len(record), self),
             f"training neural ODEs with states of dimension d = {d} and {d_theta} controls",

@@ -4,7 +4,7 @@ A trajectory is made from its *sources*: its start, and the noise √(2hτ)ζ in
 
     x_0 = s_0,    x_{n+1} = (1 − hμ̂(|x_n|²/d)) x_n + h Σ_i (a_u/h_s) r_i(x_n, θ_u) + s_{n+1},
 
-where u = `Units.index[i, n]`. A second state of the field, where it has one, is x_{max(n−Δ,0)} with a delay of Δ steps,
+where u = `FlowUnits.index[i, n]`. A second state of the field, where it has one, is x_{max(n−Δ,0)} with a delay of Δ steps,
 or that of the first of two stacked systems. Arrays of states have the axes time, system, trajectory, component.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from learndyn.families.neural_ode.finite.tensor_field import FrozenField, TensorField, weighted
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Units
+from learndyn.families.neural_ode.units import FlowUnits
 from learndyn.numerics.covariance import lower_root
 from learndyn.problem.activations import Linear, Polynomial
 from learndyn.problem.supplies import Stream
@@ -27,7 +27,7 @@ Drifts = list[list[FrozenField]]
 """The drift of every system at every step."""
 
 
-class Path(NamedTuple):
+class FiniteTrajectories(NamedTuple):
     """Trajectories x_0 … x_N, with μ̂ and μ̂' at |x_n|²/d, n < N."""
 
     x: np.ndarray
@@ -35,7 +35,7 @@ class Path(NamedTuple):
     slope: np.ndarray
 
 
-class Flow(NamedTuple):
+class EulerFlow(NamedTuple):
     """The Euler step h, the confinement q ↦ μ̂(q), μ̂'(q), whether the adjoint is the true one, and the delay Δ."""
 
     h: float
@@ -44,7 +44,7 @@ class Flow(NamedTuple):
     delay: int | None = None
 
     @classmethod
-    def of(cls, network) -> "Flow":
+    def of(cls, network) -> "EulerFlow":
         """How the states of a network move."""
         delay = None if network.delay is None else network.delay_steps
         given = (confinement(network.confinement), network.adjoint == "true", delay)
@@ -61,7 +61,7 @@ class Flow(NamedTuple):
         second = self.second(system, n)
         return [x[n, system]] if second is None else [x[n, system], x[second]]
 
-    def forward(self, drifts: Drifts, sources) -> Path:
+    def forward(self, drifts: Drifts, sources) -> FiniteTrajectories:
         """The trajectories that `sources` (N + 1 × systems × trajectories × d) produce."""
         x = np.empty_like(sources)
         mu, slope = np.empty((2, len(x) - 1, *x.shape[1:3]))
@@ -73,9 +73,9 @@ class Flow(NamedTuple):
             for system, drift in enumerate(drifts):
                 following[system] += self.h * drift[n].drift(*self.states(x, system, n))
             following += sources[n + 1]
-        return Path(x, mu, slope)
+        return FiniteTrajectories(x, mu, slope)
 
-    def backward(self, drifts: Drifts, path: Path, sources) -> np.ndarray:
+    def backward(self, drifts: Drifts, path: FiniteTrajectories, sources) -> np.ndarray:
         """p_N … p_0 in the order of the path: p_N = s_N, and s_n is added to the equation that produces p_n."""
         y, p = path.x, sources.copy()
         for n in reversed(range(len(p) - 1)):
@@ -98,14 +98,14 @@ def overlap(a, b) -> np.ndarray:
     return np.einsum("sbi,sbi->sb", a, b) / a.shape[-1]
 
 
-class Controls(NamedTuple):
+class FiniteControls(NamedTuple):
     """Controls θ_u (rows) with amplitudes a_u, or gradients of a loss in them."""
 
     theta: np.ndarray
     a: np.ndarray
 
 
-class Piece(NamedTuple):
+class FlowPiece(NamedTuple):
     """Some steps of a flow, and the labels and units of the neurons that act at these."""
 
     steps: np.ndarray
@@ -113,15 +113,17 @@ class Piece(NamedTuple):
     units: list[int]
 
 
-def pieces(units: Units) -> list[Piece]:
+def pieces(units: FlowUnits) -> list[FlowPiece]:
     """The pieces of a flow, in the order of time."""
     found: dict[tuple[int, ...], list[int]] = {}
     for n, now in enumerate(zip(*units.index.tolist(), strict=True)):
         found.setdefault(now, []).append(n)
-    return [Piece(np.array(steps), units.labels, list(now)) for now, steps in found.items()]
+    return [FlowPiece(np.array(steps), units.labels, list(now)) for now, steps in found.items()]
 
 
-def drifts_of(fields: list[TensorField], systems: list[list[Piece]], controls: Controls) -> Drifts:
+def drifts_of(
+    fields: list[TensorField], systems: list[list[FlowPiece]], controls: FiniteControls
+) -> Drifts:
     """The drifts of all systems."""
     found = []
     for system in systems:
@@ -136,10 +138,16 @@ def drifts_of(fields: list[TensorField], systems: list[list[Piece]], controls: C
 
 
 def gradients(
-    flow: Flow, fields, systems: list[list[Piece]], controls: Controls, y, p, amplitudes: bool
-) -> Controls:
+    flow: EulerFlow,
+    fields,
+    systems: list[list[FlowPiece]],
+    controls: FiniteControls,
+    y,
+    p,
+    amplitudes: bool,
+) -> FiniteControls:
     """h Σ_n ⟨p_{n+1}, ∂drift(y_n)⟩, ∂ by the controls and, if asked, the amplitudes: mean over trajectories."""
-    found = Controls(*(np.zeros_like(one) for one in controls))
+    found = FiniteControls(*(np.zeros_like(one) for one in controls))
     rate = flow.h / y.shape[2]
     for system, some in enumerate(systems):
         for steps, labels, units in some:
@@ -187,7 +195,7 @@ def sources(start, temperature: float, h: float, steps: int, rng) -> np.ndarray:
 
 
 def draw_controls(start, d_theta: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """θ* and the initial θ, a row for each unit, with exactly the overlaps of a `Start`; d_θ ≥ the number of rows."""
+    """θ* and the initial θ, a row for each unit, with exactly the overlaps of `InitialOverlaps`; d_θ ≥ the number of rows."""
     V = len(start.T)
     overlaps = np.block([[start.T, start.M.T], [start.M, start.Q]])
     basis = sphere(rng, len(overlaps), d_theta)
@@ -199,22 +207,24 @@ def draw_controls(start, d_theta: int, rng) -> tuple[np.ndarray, np.ndarray]:
     return controls[:V], controls[V:]
 
 
-class Taught(NamedTuple):
+class TeacherTrajectories(NamedTuple):
     """Sources and states of the teacher's trajectories that a step uses."""
 
     sources: np.ndarray
     x: np.ndarray
 
 
-def lessons(problem, flow: Flow, teacher: Drifts, d: int, rngs: dict) -> Iterator[Taught]:
+def lessons(
+    problem, flow: EulerFlow, teacher: Drifts, d: int, rngs: dict
+) -> Iterator[TeacherTrajectories]:
     """The teacher's trajectories of step 0, 1, …"""
     data, pair = problem.data, FlowPair.of(problem)
     systems = len(teacher)
 
-    def taught(start) -> Taught:
+    def taught(start) -> TeacherTrajectories:
         given = (pair.teacher.noise, flow.h, pair.teacher_steps, rngs["teacher"])
         made = sources(start, *given)
-        return Taught(made, flow.forward(teacher, made).x)
+        return TeacherTrajectories(made, flow.forward(teacher, made).x)
 
     if isinstance(data, Stream):
         start = sphere(rngs["starts"], systems, data.batch, d)
@@ -232,4 +242,4 @@ def lessons(problem, flow: Flow, teacher: Drifts, d: int, rngs: dict) -> Iterato
     )
     for step in itertools.count():
         rows = (step * batch + np.arange(batch)) % data.examples
-        yield Taught(*(one[:, :, rows] for one in everything))
+        yield TeacherTrajectories(*(one[:, :, rows] for one in everything))

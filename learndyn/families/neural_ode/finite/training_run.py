@@ -16,9 +16,9 @@ from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.fields import PolynomialField
 from learndyn.families.neural_ode.finite.flows import (
-    Controls,
-    Flow,
-    Piece,
+    EulerFlow,
+    FiniteControls,
+    FlowPiece,
     draw_controls,
     drifts_of,
     gradients,
@@ -27,13 +27,18 @@ from learndyn.families.neural_ode.finite.flows import (
     sources,
     sphere,
 )
-from learndyn.families.neural_ode.finite.probes import Lesson, Observer, correlations, responses
+from learndyn.families.neural_ode.finite.measurements import (
+    Observer,
+    StepTrajectories,
+    correlations,
+    responses,
+)
 from learndyn.families.neural_ode.finite.tensor_field import TensorField
-from learndyn.families.neural_ode.limit.setting import RULE
+from learndyn.families.neural_ode.limit.flow_numbers import RULE
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.observables import ALONG, labels, none_reached
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Shape, Start, fields_of, systems
+from learndyn.families.neural_ode.units import FlowShape, InitialOverlaps, fields_of, systems
 from learndyn.problem.schedules import as_schedule
 from learndyn.problem.supplies import Dataset
 from learndyn.problem.weight_response import rates
@@ -51,7 +56,7 @@ def bounded(*states) -> bool:
     return not any(np.any(diverged(np.mean(x**2, axis=-1))) for x in states)
 
 
-def coefficients_of(network: NeuralODE, shape: Shape) -> list[np.ndarray]:
+def coefficients_of(network: NeuralODE, shape: FlowShape) -> list[np.ndarray]:
     """The coefficients of the field of every label."""
     found = []
     for one in fields_of(network, shape):
@@ -63,30 +68,30 @@ def coefficients_of(network: NeuralODE, shape: Shape) -> list[np.ndarray]:
     return found
 
 
-class Setting(NamedTuple):
+class FiniteSetup(NamedTuple):
     """What the systems of all seeds share."""
 
     d: int
     d_theta: int
-    flow: Flow
+    flow: EulerFlow
     observer: Observer
     coefficients: list[np.ndarray]
-    student: list[list[Piece]]
-    teacher: list[list[Piece]]
-    start: Start
+    student: list[list[FlowPiece]]
+    teacher: list[list[FlowPiece]]
+    start: InitialOverlaps
 
     @classmethod
-    def of(cls, problem, d: int) -> "Setting":
+    def of(cls, problem, d: int) -> "FiniteSetup":
         """The setting of a problem at a size."""
         network, pair = problem.network, FlowPair.of(problem)
         d_theta = round(network.control_ratio * d)
-        shared = (Flow.of(network), Observer(problem), coefficients_of(network, pair.shape))
+        shared = (EulerFlow.of(network), Observer(problem), coefficients_of(network, pair.shape))
         both = zip(*systems(pair.shape), strict=True)
         student, teacher = ([pieces(one) for one in some] for some in both)
         return cls(d, d_theta, *shared, student, teacher, pair.start())
 
 
-class System(StepByStep):
+class FiniteNeuralODE(StepByStep):
     """One system in training, whose states on a `record` are expected to be kept.
 
     What a `method` measures along the flow may come after the last of them: training then goes on.
@@ -94,7 +99,7 @@ class System(StepByStep):
 
     changeable = RULE
 
-    def __init__(self, problem, setting: Setting, seed: int, method, record: Record):
+    def __init__(self, problem, setting: FiniteSetup, seed: int, method, record: Record):
         super().__init__(len(record))
         self.last = int(record.last)
         self.problem, self.setting, self.method = problem, setting, method
@@ -112,8 +117,8 @@ class System(StepByStep):
             for one in setting.coefficients
         ]
         self.star, theta = draw_controls(start, d_theta, self.rngs["controls"])
-        self.controls = Controls(theta, np.array(start.a, dtype=float))
-        star = Controls(self.star, np.array(start.teacher_a, dtype=float))
+        self.controls = FiniteControls(theta, np.array(start.a, dtype=float))
+        star = FiniteControls(self.star, np.array(start.teacher_a, dtype=float))
         self.teacher = drifts_of(self.fields, setting.teacher, star)
         # A fresh batch is its own test: it was never trained on.
         self.trained = isinstance(problem.data, Dataset) or problem.task.chained
@@ -159,7 +164,7 @@ class System(StepByStep):
             with contextlib.suppress(Diverged):
                 p = self._adjoint()
                 given = (self.taught, self.y_sources, self.y, self.noise, self.seen)
-                self._infer(step, Lesson(self.teacher, self.student, *given), p)
+                self._infer(step, StepTrajectories(self.teacher, self.student, *given), p)
 
     def _adjoint(self) -> np.ndarray:
         """The adjoint of the present step, made once; raises `Diverged`."""
@@ -194,7 +199,7 @@ class System(StepByStep):
         gradient = gradients(*given, y, p, trained)
         theta, a = self.controls
         keep = 1 - eta[0] * self.problem.training.weight_decay
-        self.controls = Controls(
+        self.controls = FiniteControls(
             keep * theta - eta[0] * gradient.theta,
             a - eta[1] / self.d * gradient.a if trained else a,
         )
@@ -227,7 +232,7 @@ class System(StepByStep):
                 raise Diverged
         return self.observer.everything.loss(x, y)
 
-    def _infer(self, step: int, lesson: Lesson, p) -> None:
+    def _infer(self, step: int, lesson: StepTrajectories, p) -> None:
         """Record correlations, and responses if asked, before a step."""
         found = correlations(lesson.taught.x, lesson.y.x, p)
         if self.method.responses:

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from learndyn.families.neural_ode.limit.setting import Flow
+from learndyn.families.neural_ode.limit.flow_numbers import FlowNumbers
 from learndyn.families.neural_ode.limit.trajectories import Trajectory, earlier
 
 
-class Backward(NamedTuple):
+class AdjointCorrelations(NamedTuple):
     """Of the adjoint: row n is p_n; columns are p, y or x."""
 
     C_pp: Array
@@ -36,7 +36,7 @@ class Backward(NamedTuple):
     R_px: Array
 
 
-class Seen(NamedTuple):
+class DrivenTerms(NamedTuple):
     """What a row of an adjoint sees besides its own use of the field: weights on y and x, covariance of noise."""
 
     y: Array
@@ -44,7 +44,7 @@ class Seen(NamedTuple):
     noise: Array
 
 
-class Slopes(NamedTuple):
+class CovarianceSlopes(NamedTuple):
     """h²∂_1G of pairs of uses, between the student's (`own`) and with the teacher's (`other`), and h²∂_sG of both."""
 
     own: Array
@@ -54,17 +54,23 @@ class Slopes(NamedTuple):
 
 
 def backward(
-    flow: Flow, y: Trajectory, x: Trajectory, C_yx, slopes: Slopes, weights, driven: Seen | None
-) -> Backward:
+    flow: FlowNumbers,
+    y: Trajectory,
+    x: Trajectory,
+    C_yx,
+    slopes: CovarianceSlopes,
+    weights,
+    driven: DrivenTerms | None,
+) -> AdjointCorrelations:
     """The adjoint; `weights` of the observations (N_s + 1), and what it sees of the system that it drives."""
     h, N, N_t = flow.h, flow.steps, flow.teacher_steps
     paired = jnp.asarray(flow.paired)
     jumps = flow.visible * weights
     # ⟨(y_n − x_n') y⟩ and ⟨(y_n − x_n') x⟩ at the end, and, with masks, between all observed errors.
-    empty = Backward(
+    empty = AdjointCorrelations(
         *(jnp.zeros((N + 1, width)) for width in (N + 1, N + 1, N_t + 1, N + 1, N_t + 1))
     )
-    end = Backward(
+    end = AdjointCorrelations(
         C_pp=jnp.zeros(N + 1).at[N].set(jumps[N] ** 2 * error_at(y, x, C_yx, N, N_t)),
         C_py=jumps[N] * (y.C[N] - C_yx[:, N_t]),
         C_px=jumps[N] * (C_yx[N] - x.C[N_t]),
@@ -81,7 +87,7 @@ def backward(
     delayed = flow.shape.delay is not None
     back, back_t = (np.eye(steps)[earlier(flow, steps)] for steps in (N, N_t))
 
-    def row(known: Backward, n):
+    def row(known: AdjointCorrelations, n):
         C_pp, C_py, C_px, R_py, R_px = known
         a = y.a[n]
         w_y = R_py[n + 1, 1:] * slopes.own[n]
@@ -110,7 +116,9 @@ def backward(
             seen = seen + masks[n] @ y.R
         new = jnp.where(jnp.arange(N + 1) > n, a * C_pp[n + 1] + seen, 0.0)
         new = new.at[n].set(a * new[n + 1] + seen[n] + 2 * h * flow.adjoint_noise)
-        return Backward(C_pp.at[n].set(new).at[:, n].set(new), C_py, C_px, R_py, R_px), None
+        return AdjointCorrelations(
+            C_pp.at[n].set(new).at[:, n].set(new), C_py, C_px, R_py, R_px
+        ), None
 
     found, _ = jax.lax.scan(row, known, jnp.arange(N - 1, -1, -1))
     return found

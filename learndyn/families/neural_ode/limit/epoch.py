@@ -12,15 +12,15 @@ from jax import Array
 from jax.scipy.linalg import block_diag
 
 from learndyn.families.neural_ode.limit.adjoint import (
-    Backward,
-    Seen,
-    Slopes,
+    AdjointCorrelations,
+    CovarianceSlopes,
+    DrivenTerms,
     backward,
     error_at,
     errors,
 )
+from learndyn.families.neural_ode.limit.flow_numbers import FlowNumbers, Overlaps
 from learndyn.families.neural_ode.limit.kernel import Kernel, kernel_of
-from learndyn.families.neural_ode.limit.setting import Flow, Overlaps
 from learndyn.families.neural_ode.limit.trajectories import (
     Trajectory,
     cross_correlation,
@@ -36,7 +36,7 @@ class Course(NamedTuple):
     x: Trajectory
     y: Trajectory
     C_yx: Array
-    p: Backward
+    p: AdjointCorrelations
 
 
 class Epoch(NamedTuple):
@@ -54,7 +54,7 @@ class Epoch(NamedTuple):
     pull: Array
 
 
-def epoch(flow: Flow, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Epoch:
+def epoch(flow: FlowNumbers, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Epoch:
     """Training step number `index` in a state, with the teacher's trajectories `x`.
 
     The controls move by θ ← (1 − ηλ − ηK) θ + ηVθ* + ηξ, ⟨ξξ⟩ = N/B, and the amplitudes by a ← a − η_a pull, with
@@ -91,7 +91,7 @@ def epoch(flow: Flow, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Ep
         at_own = students[s].C[:N, :N], second[s][0]
         at_other = mixed[s][:N, :N_t], second[s][1]
         two_states = second[s][0] is not None
-        slopes = Slopes(
+        slopes = CovarianceSlopes(
             own=flow.h**2 * own.of_state(*at_own),
             other=flow.h**2 * other.of_state(*at_other),
             own_second=flow.h**2 * own.of_second_state(*at_own) if two_states else None,
@@ -101,7 +101,7 @@ def epoch(flow: Flow, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Ep
         p = backward(flow, students[s], x[s], mixed[s], slopes, weights, driven)
         courses.insert(0, Course(x[s], students[s], mixed[s], p))
         if s:
-            driven = Seen(
+            driven = DrivenTerms(
                 p.R_py[1:, 1:] * slopes.own_second,
                 p.R_px[1:, 1:] * slopes.other_second,
                 p.C_pp[1:, 1:] * slopes.own_second,
@@ -110,7 +110,7 @@ def epoch(flow: Flow, x: tuple[Trajectory, ...], state: Overlaps, index=0) -> Ep
     return Epoch(tuple(courses), *_losses(flow, courses, observed), K, V, noise, pull)
 
 
-def _second(flow: Flow, C, C_yx) -> tuple:
+def _second(flow: FlowNumbers, C, C_yx) -> tuple:
     """Correlations of the delayed states, or none."""
     if flow.shape.delay is None:
         return None, None
@@ -118,7 +118,7 @@ def _second(flow: Flow, C, C_yx) -> tuple:
     return C[back][:, back], C_yx[back][:, back_t]
 
 
-def _losses(flow: Flow, courses: list[Course], observed) -> tuple[Array, Array]:
+def _losses(flow: FlowNumbers, courses: list[Course], observed) -> tuple[Array, Array]:
     """The loss of all observations, and what is seen of those of this step."""
     if not flow.monitored:
         ends = [error_at(c.y, c.x, c.C_yx, flow.steps, flow.teacher_steps) for c in courses]
@@ -132,7 +132,7 @@ def _losses(flow: Flow, courses: list[Course], observed) -> tuple[Array, Array]:
 
 
 def _moves(
-    flow: Flow,
+    flow: FlowNumbers,
     courses: list[Course],
     kernels: list[tuple[Kernel, Kernel]],
     second: list[tuple[Array | None, Array | None]],

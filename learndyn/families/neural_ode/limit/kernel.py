@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
-from learndyn.families.neural_ode.units import Units
+from learndyn.families.neural_ode.units import FlowUnits
 
 AtTimes = Float[Array, "N N_right"]
 """A function of the times of both flows."""
@@ -42,8 +42,8 @@ class Kernel(abc.ABC):
     field, None where it has one state.
     """
 
-    left: Units
-    right: Units
+    left: FlowUnits
+    right: FlowUnits
 
     @abc.abstractmethod
     def row(
@@ -217,20 +217,20 @@ class StackedPairsKernel(Kernel):
         return blocks.transpose(*batch, first + 2, first, first + 3, first + 1)
 
 
-def _at_times(x: Float[Array, "..."], axis: int, units: Units) -> Float[Array, "..."]:
+def _at_times(x: Float[Array, "..."], axis: int, units: FlowUnits) -> Float[Array, "..."]:
     """From windows to the times in them, along an axis; one window stays as it is."""
     return x if units.windows == 1 else jnp.repeat(x, units.steps // units.windows, axis)
 
 
-def _same_field(left: Units, right: Units) -> Bool[np.ndarray, "h h_right"]:
+def _same_field(left: FlowUnits, right: FlowUnits) -> Bool[np.ndarray, "h h_right"]:
     """δ: whether two neurons have the same field."""
     return np.equal.outer(np.array(left.labels), np.array(right.labels))
 
 
 def kernel_of(
     field: RandomField,
-    left: Units,
-    right: Units,
+    left: FlowUnits,
+    right: FlowUnits,
     a_left: Float[Array, " all_units"],
     a_right: Float[Array, " all_right_units"],
     overlaps: Float[Array, "all_units all_right_units"],

@@ -7,25 +7,25 @@ import numpy as np
 
 from learndyn.core.memory import require_memory
 from learndyn.families.neural_ode.limit.derivatives import Derivatives
-from learndyn.families.neural_ode.limit.engine import Engine, Use
-from learndyn.families.neural_ode.limit.setting import flow_of
+from learndyn.families.neural_ode.limit.flow_numbers import flow_of
+from learndyn.families.neural_ode.limit.linear_process import Engine, Use
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Units, fields_of, systems
+from learndyn.families.neural_ode.units import FlowUnits, fields_of, systems
 from learndyn.problem.supplies import Dataset
 
 
-class Path(NamedTuple):
+class ScalarPath(NamedTuple):
     """The scalars of one trajectory of one system, from its start, and the uses that made each (one a neuron)."""
 
     states: list[int]
     uses: list[list[int]]
 
 
-Trajectory = list[Path]
+ScalarTrajectory = list[ScalarPath]
 """A path for each system."""
 
 
-class Controls(NamedTuple):
+class NumberedControls(NamedTuple):
     """The units of a flow: the engine's number of each control, and its amplitude."""
 
     numbers: list[int]
@@ -60,11 +60,11 @@ class Memory:
         fields = [derivatives.setdefault(id(f), Derivatives(f)) for f in fields_of(network, shape)]
         self.engine = Engine(fields, network.control_ratio, scalars, uses, (last + 1) * U + V)
         made = self._controls(start.T, [])
-        self.teachers = Controls(made, np.asarray(start.teacher_a))
+        self.teachers = NumberedControls(made, np.asarray(start.teacher_a))
         made = self._controls(start.Q, [dict(zip(made, row, strict=True)) for row in start.M])
-        self.students = [Controls(made, np.array(start.a))]
+        self.students = [NumberedControls(made, np.array(start.a))]
         """The student's units before each training step so far."""
-        self.taught: list[Trajectory] = []
+        self.taught: list[ScalarTrajectory] = []
         """The teacher's trajectories: the dataset, or the last ones of a stream."""
 
     def _controls(self, overlaps, others: list[dict[int, float]]) -> list[int]:
@@ -76,7 +76,7 @@ class Memory:
             made.append(self.engine.control(float(row[i]), among))
         return made
 
-    def teach(self, step: int) -> list[Trajectory]:
+    def teach(self, step: int) -> list[ScalarTrajectory]:
         """The teacher's trajectories of a training step."""
         data = self.data
         if isinstance(data, Dataset):
@@ -94,23 +94,27 @@ class Memory:
     def _starts(self) -> list[int]:
         return [self.engine.start() for _ in self.systems]
 
-    def teacher(self, starts: list[int]) -> Trajectory:
+    def teacher(self, starts: list[int]) -> ScalarTrajectory:
         """A teacher from these starts, one in each system."""
         units = [system.teacher for system in self.systems]
         return self._flow(starts, units, self.teachers, self.pair.teacher.noise)
 
-    def student(self, x: Trajectory) -> Trajectory:
+    def student(self, x: ScalarTrajectory) -> ScalarTrajectory:
         """A student from where a teacher started; y_0 = x_0 is a scalar of its own, with responses of its own."""
         own = [self.engine.linear({path.states[0]: 1.0}) for path in x]
         units = [system.student for system in self.systems]
         return self._flow(own, units, self.students[-1], self.network.noise)
 
     def _flow(
-        self, starts: list[int], units: list[Units], controls: Controls, temperature: float
-    ) -> Trajectory:
-        found: Trajectory = []
+        self,
+        starts: list[int],
+        units: list[FlowUnits],
+        controls: NumberedControls,
+        temperature: float,
+    ) -> ScalarTrajectory:
+        found: ScalarTrajectory = []
         for start, one in zip(starts, units, strict=True):
-            path = Path([start], [])
+            path = ScalarPath([start], [])
             for n in range(one.index.shape[1]):
                 s = path.states[-1]
                 states: tuple[int, ...] = (s,)
@@ -132,7 +136,7 @@ class Memory:
     def _earlier(self, n: int) -> int:
         return max(n - self.network.delay_steps, 0)
 
-    def adjoint(self, y: Trajectory, x: Trajectory, step: int = 0) -> list[list[int]]:
+    def adjoint(self, y: ScalarTrajectory, x: ScalarTrajectory, step: int = 0) -> list[list[int]]:
         """p_0 … p_N of a student's trajectory in each system."""
         N = self.network.steps
         found: list[list[int]] = []
@@ -165,7 +169,9 @@ class Memory:
             slots += [(use, 1) for k in later_uses for use in path.uses[k]]
         return engine.adjoint(linear, slots, noise.pop(NEXT, 0.0), noise)
 
-    def _jump(self, system: int, n: int, y: Path, x: Path, step: int, p: dict[int, int]):
+    def _jump(
+        self, system: int, n: int, y: ScalarPath, x: ScalarPath, step: int, p: dict[int, int]
+    ):
         """What an observation of y_n adds to p_n: weights, and the covariance of the noise of masks."""
         weights = self.shares[system] * self.observed[step % len(self.observed)]
         if not weights[n]:
@@ -181,13 +187,13 @@ class Memory:
                 noise[NEXT if k == n else p[k]] = covariance
         return linear, noise
 
-    def _error(self, y: Path, x: Path, n: int, k: int) -> float:
+    def _error(self, y: ScalarPath, x: ScalarPath, n: int, k: int) -> float:
         """⟨(y_n − x_n')(y_k − x_k')⟩."""
         C, paired = self.engine.scalars.C, self.flow.paired
         i, j = (y.states[n], x.states[paired[n]]), (y.states[k], x.states[paired[k]])
         return C[i[0], j[0]] - C[i[0], j[1]] - C[i[1], j[0]] + C[i[1], j[1]]
 
-    def update(self, students: list[Trajectory], eta: float, eta_a: float = 0.0) -> None:
+    def update(self, students: list[ScalarTrajectory], eta: float, eta_a: float = 0.0) -> None:
         """The units move by the mean of the trajectories' gradients, the controls with decay."""
         now = self.students[-1]
         rate = eta / len(students)
@@ -206,9 +212,9 @@ class Memory:
             self.engine.update({number: keep}, dict.fromkeys(some, rate))
             for number, some in zip(now.numbers, uses, strict=True)
         ]
-        self.students.append(Controls(numbers, now.a - eta_a * pull))
+        self.students.append(NumberedControls(numbers, now.a - eta_a * pull))
 
-    def loss(self, y: Trajectory, x: Trajectory, weights) -> float:
+    def loss(self, y: ScalarTrajectory, x: ScalarTrajectory, weights) -> float:
         """½ Σ w_n ⟨(y_n − x_n')²⟩, for weights of the observations."""
         total = 0.0
         for share, one, other in zip(self.shares, y, x, strict=True):

@@ -20,7 +20,13 @@ from learndyn.core.divergence import diverged
 from learndyn.core.progressing import Progressing
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.limit.epoch import Epoch, epoch
-from learndyn.families.neural_ode.limit.setting import RULE, Flow, Overlaps, flow_of, overlaps_of
+from learndyn.families.neural_ode.limit.flow_numbers import (
+    RULE,
+    FlowNumbers,
+    Overlaps,
+    flow_of,
+    overlaps_of,
+)
 from learndyn.families.neural_ode.limit.trajectories import Trajectory, teacher_of
 from learndyn.families.neural_ode.observables import none_reached
 from learndyn.families.neural_ode.pair import FlowPair, steps_are_correlated
@@ -43,21 +49,21 @@ def require_independent_steps(problem) -> None:
         raise ProblemError("method", "OverlapMap", allowed)
 
 
-class State(NamedTuple):
+class MapState(NamedTuple):
     """Where training is, with C_θ(k, l) between now and the recorded steps l (steps × units × units)."""
 
     now: Overlaps
     C_theta: Array
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """How a step moves the controls, besides its rate: decay λ and batch B."""
 
     decay: Array
     batch: Array
 
 
-def moved(flow: Flow, step: Epoch, now: Overlaps, eta, rule: Rule, eta_a=0.0):
+def moved(flow: FlowNumbers, step: Epoch, now: Overlaps, eta, rule: UpdateRule, eta_a=0.0):
     """The overlaps after a step, with A and ηV."""
     A = (1 - eta * rule.decay) * jnp.eye(len(now.a)) - eta * step.K
     pull = eta * step.V
@@ -69,7 +75,14 @@ def moved(flow: Flow, step: Epoch, now: Overlaps, eta, rule: Rule, eta_a=0.0):
 
 
 def steps(
-    flow: Flow, x: tuple[Trajectory, ...], rule: Rule, state: State, M_saved, etas, index, saved
+    flow: FlowNumbers,
+    x: tuple[Trajectory, ...],
+    rule: UpdateRule,
+    state: MapState,
+    M_saved,
+    etas,
+    index,
+    saved,
 ):
     """Training steps with the rates `etas` (η and η_a in two columns), the first of which is number `index`.
 
@@ -89,7 +102,7 @@ def steps(
         next_row = jnp.where((saved <= k)[:, None, None], next_row, 0.0)
         out = {"Q": now.Q, "m": now.M, "a": now.a, "C_theta": row}
         out |= {"test_loss": made.loss, "train_loss": made.visible_loss}
-        return (State(after, next_row), M_saved, k + 1), out
+        return (MapState(after, next_row), M_saved, k + 1), out
 
     (state, M_saved, _), out = jax.lax.scan(one, (state, M_saved, index), etas)
     return state, M_saved, out
@@ -110,24 +123,24 @@ def _steps(flow, x, rule, state, M_saved, etas, index, saved):
     return eqx.filter_vmap(one)(flow, x, rule, state, M_saved, etas)
 
 
-class Setting(NamedTuple):
+class MapInputs(NamedTuple):
     """A problem on one Euler grid, and the state in which it starts."""
 
-    flow: Flow
-    rule: Rule
-    start: State
+    flow: FlowNumbers
+    rule: UpdateRule
+    start: MapState
     M_saved: Array
 
 
-def setting_of(problem, saved) -> Setting:
+def map_inputs(problem, saved) -> MapInputs:
     """The setting of a problem whose steps `saved` are recorded."""
     data, training = problem.data, problem.training
     pair = FlowPair.of(problem)
     flow = flow_of(pair)
-    rule = Rule(jnp.asarray(training.weight_decay, float), jnp.asarray(data.batch, float))
+    rule = UpdateRule(jnp.asarray(training.weight_decay, float), jnp.asarray(data.batch, float))
     start = overlaps_of(pair.start())
     zeros = [jnp.zeros((len(saved), *x.shape)) for x in (start.Q, start.M)]
-    return Setting(flow, rule, State(start, zeros[0]), zeros[1])
+    return MapInputs(flow, rule, MapState(start, zeros[0]), zeros[1])
 
 
 def both_rates(training, steps: int):
@@ -152,7 +165,7 @@ def curves_of(problems: list, saved: np.ndarray, report) -> list[dict[str, np.nd
     for row, problem in zip(etas, problems, strict=True):
         row[:last] = np.asarray(both_rates(problem.training, problem.training.steps))[:last]
     made = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *[setting_of(problem, saved) for problem in problems]
+        lambda *leaves: jnp.stack(leaves), *[map_inputs(problem, saved) for problem in problems]
     )
     x = _teachers(made.flow)
     state, M_saved, at = made.start, made.M_saved, jnp.asarray(saved)
@@ -203,7 +216,7 @@ def shown(problem, arrays: dict) -> dict:
 
 def traced_curves(problem, saved: np.ndarray) -> dict[str, Array]:
     """`curves` as a pure JAX function of the numbers of the problem."""
-    made = setting_of(problem, saved)
+    made = map_inputs(problem, saved)
     last = int(saved[-1])
     etas = both_rates(problem.training, problem.training.steps)[:last]
     etas = jnp.concatenate([etas, jnp.zeros((1, 2))])
@@ -215,7 +228,7 @@ def traced_curves(problem, saved: np.ndarray) -> dict[str, Array]:
     return shown(problem, found | {"C_theta": _symmetric(found["C_theta"], jnp)})
 
 
-def inference(flow: Flow, a, Q, M) -> dict[str, np.ndarray]:
+def inference(flow: FlowNumbers, a, Q, M) -> dict[str, np.ndarray]:
     """Correlations and responses within a training step with amplitudes a and overlaps Q and M."""
     now = Overlaps(jnp.asarray(a, float), jnp.asarray(Q, float), jnp.asarray(M, float))
     made = _epoch(flow, _teacher(flow), now)
@@ -225,7 +238,7 @@ def inference(flow: Flow, a, Q, M) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in arrays.items()}
 
 
-def loss_of(flow: Flow, a, Q, M) -> float:
+def loss_of(flow: FlowNumbers, a, Q, M) -> float:
     """The loss on fresh trajectories, all that is ever observed of them."""
     now = Overlaps(jnp.asarray(a, float), jnp.asarray(Q, float), jnp.asarray(M, float))
     return float(_epoch(flow, _teacher(flow), now).loss)
@@ -314,7 +327,7 @@ class MapTraining(Progressing):
 
     def change(self, problem):
         require_independent_steps(problem)
-        setting = setting_of(problem, self.saved)
+        setting = map_inputs(problem, self.saved)
         self.problem = problem
         # The compiled steps are for several problems side by side.
         self.setting = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], setting)

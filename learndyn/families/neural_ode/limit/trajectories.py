@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from learndyn.families.neural_ode.limit.flow_numbers import FlowNumbers
 from learndyn.families.neural_ode.limit.kernel import Kernel, kernel_of
-from learndyn.families.neural_ode.limit.setting import Flow
 from learndyn.families.neural_ode.units import systems
 
 
@@ -29,12 +29,12 @@ class Trajectory(NamedTuple):
     a: Array
 
 
-def earlier(flow: Flow, steps: int) -> np.ndarray:
+def earlier(flow: FlowNumbers, steps: int) -> np.ndarray:
     """The step max(n − Δ, 0) of the delayed state at step n."""
     return np.maximum(np.arange(steps) - (flow.shape.delay or 0), 0)
 
 
-def trajectory(flow: Flow, kernel: Kernel, noise, steps: int, driver=None) -> Trajectory:
+def trajectory(flow: FlowNumbers, kernel: Kernel, noise, steps: int, driver=None) -> Trajectory:
     """C and R of a flow with a kernel; `driver` is the C of the system that drives it."""
     h = flow.h
     delayed = jnp.asarray(earlier(flow, steps))
@@ -60,7 +60,7 @@ def trajectory(flow: Flow, kernel: Kernel, noise, steps: int, driver=None) -> Tr
     return Trajectory(C, R, a)
 
 
-def teacher_of(flow: Flow) -> tuple[Trajectory, ...]:
+def teacher_of(flow: FlowNumbers) -> tuple[Trajectory, ...]:
     """The teacher's flow in each system."""
     found: list[Trajectory] = []
     for s, system in enumerate(systems(flow.shape)):
@@ -72,7 +72,7 @@ def teacher_of(flow: Flow) -> tuple[Trajectory, ...]:
 
 
 def cross_correlation(
-    flow: Flow, kernel: Kernel, y: Trajectory, x: Trajectory, driver=None
+    flow: FlowNumbers, kernel: Kernel, y: Trajectory, x: Trajectory, driver=None
 ) -> Array:
     """C_yx (N_s+1 × N_t+1)."""
     back, back_t = (jnp.asarray(earlier(flow, steps)) for steps in (flow.steps, flow.teacher_steps))

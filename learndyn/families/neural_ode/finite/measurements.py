@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learndyn.families.neural_ode.finite.flows import Path, Taught
+from learndyn.families.neural_ode.finite.flows import FiniteTrajectories, TeacherTrajectories
 from learndyn.families.neural_ode.pair import FlowPair
 
 PROBE = 1e-5
 """The size of the sources by which responses are measured, in central differences."""
 
 
-class Seen(NamedTuple):
+class ObservedLoss(NamedTuple):
     """What a loss sees: steps n of the student and n' of the teacher, the weight w of each system, and the mask ε.
 
     The loss of a trajectory is Σ_n (w/2) Σ_i ε_in (y_n − x_n')_i², and the adjoint p_n jumps by wε_n(y_n − x_n').
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
         found[self.student] = self.weight[:, None, None] * self._differences(x, y)
         return found
 
-    def of_trajectory(self, b: int) -> "Seen":
+    def of_trajectory(self, b: int) -> "ObservedLoss":
         """The same for one trajectory, of which there may be copies."""
         return self if self.mask is None else self._replace(mask=self.mask[:, :, b : b + 1])
 
@@ -53,14 +53,14 @@ class Observer:
         weight = 1.0 if self.observations is None else self.observations.weight
         of_systems = np.array([1.0] if network.driven is None else [network.driver_loss, 1.0])
 
-        def seen(steps) -> Seen:
+        def seen(steps) -> ObservedLoss:
             at = np.flatnonzero(steps)
-            return Seen(at, paired[at], weight * of_systems)
+            return ObservedLoss(at, paired[at], weight * of_systems)
 
         self.sets = [seen(one) for one in sets]
         self.everything = seen(np.any(sets, axis=0))
 
-    def at(self, step: int, shape: tuple[int, ...], rng) -> Seen:
+    def at(self, step: int, shape: tuple[int, ...], rng) -> ObservedLoss:
         """The loss of a training step with states of a shape (systems × trajectories × d)."""
         seen, some = self.sets[step % len(self.sets)], self.observations
         if some is None or some.visible == 1:
@@ -94,23 +94,23 @@ def traces(sources, respond: Callable, rng) -> list[np.ndarray]:
     ]
 
 
-class Lesson(NamedTuple):
+class StepTrajectories(NamedTuple):
     """A training step: drifts of teacher and student, trajectories, noise of the adjoint, and what the loss sees."""
 
     teacher: list
     student: list
-    taught: Taught
+    taught: TeacherTrajectories
     sources: np.ndarray
-    y: Path
+    y: FiniteTrajectories
     noise: np.ndarray
-    seen: Seen
+    seen: ObservedLoss
 
 
-def responses(flow, lesson: Lesson, rng) -> dict:
+def responses(flow, lesson: StepTrajectories, rng) -> dict:
     """R_yy, R_py and R_px of a step of one system, means over its trajectories."""
     teacher, student, taught, sources, y, noise, seen = lesson
 
-    def adjoint(b: int, x, path: Path):
+    def adjoint(b: int, x, path: FiniteTrajectories):
         made = noise[:, :, b : b + 1] + seen.of_trajectory(b).jumps(x, path.x)
         return flow.backward(student, path, made)
 
@@ -123,7 +123,9 @@ def responses(flow, lesson: Lesson, rng) -> dict:
 
     def of_teacher(b: int):
         def respond(moved):
-            path = Path(*(np.repeat(one[:, :, b : b + 1], moved.shape[2], axis=2) for one in y))
+            path = FiniteTrajectories(
+                *(np.repeat(one[:, :, b : b + 1], moved.shape[2], axis=2) for one in y)
+            )
             return (adjoint(b, flow.forward(teacher, moved).x, path),)
 
         return respond

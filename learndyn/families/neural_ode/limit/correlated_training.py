@@ -1,7 +1,7 @@
 """Neural ODEs whose training steps are correlated: reused or chained trajectories, fields with a part without state.
 
 Trajectories of different steps then feel each other through the field and the control, and the theory keeps all
-correlations and responses of all steps (`engine.py`, `memory.py`). On each step: teacher, student, adjoint, controls,
+correlations and responses of all steps (`linear_process.py`, `memory.py`). On each step: teacher, student, adjoint, controls,
 amplitudes.
 """
 
@@ -12,9 +12,9 @@ import numpy as np
 from learndyn.core.divergence import diverged
 from learndyn.core.progressing import Diverged, Progressing
 from learndyn.errors import ProblemError
-from learndyn.families.neural_ode.limit.memory import Controls, Memory, Path
+from learndyn.families.neural_ode.limit.flow_numbers import RULE
+from learndyn.families.neural_ode.limit.memory import Memory, NumberedControls, ScalarPath
 from learndyn.families.neural_ode.limit.overlap_map import both_rates, loss_of
-from learndyn.families.neural_ode.limit.setting import RULE
 from learndyn.families.neural_ode.units import fields_of
 from learndyn.problem.supplies import Dataset
 
@@ -34,7 +34,7 @@ class MemoryTraining(Progressing):
         self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
         self.own_test = isinstance(problem.data, Dataset) or problem.task.chained
         self.every = np.max(self.made.observed, axis=0)
-        self.kept: list[tuple[Controls, float, float]] = []
+        self.kept: list[tuple[NumberedControls, float, float]] = []
         self.within: dict[str, list] = {}
         self.begun = False
 
@@ -122,7 +122,7 @@ class MemoryTraining(Progressing):
         self.etas = np.asarray(both_rates(problem.training, problem.training.steps))
 
 
-def _overlaps(made: Memory, kept: list[Controls]) -> dict:
+def _overlaps(made: Memory, kept: list[NumberedControls]) -> dict:
     """Amplitudes and overlaps of the recorded units."""
     C, units = made.engine.controls.C, len(made.students[0].a)
     numbers = np.array([one.numbers for one in kept], dtype=int).reshape(-1, units)
@@ -147,7 +147,7 @@ def _test_loss(made: Memory, every) -> float:
     return loss_of(made.flow, now.a, C[np.ix_(student, student)], C[np.ix_(student, teacher)])
 
 
-def look(made: Memory, y: Path, x: Path, p: list[int], within: dict) -> None:
+def look(made: Memory, y: ScalarPath, x: ScalarPath, p: list[int], within: dict) -> None:
     """Add the correlations and responses of one trajectory."""
     scalars = made.engine.scalars
     rows = {"x": x.states, "y": y.states, "p": p}

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from learndyn.families.neural_ode.fields import RandomField
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Shape, Start
+from learndyn.families.neural_ode.units import FlowShape, InitialOverlaps
 from learndyn.problem.activations import Activation
 
 RULE = (
@@ -21,7 +21,7 @@ RULE = (
 """What may change in the middle of training."""
 
 
-class Flow(eqx.Module):
+class FlowNumbers(eqx.Module):
     """What teacher and student have in common, and how they differ; numbers are arrays, so none is compiled in.
 
     `fields` has one covariance for each system. `observed` are the weights w of the observations (sets × N_s + 1),
@@ -40,7 +40,7 @@ class Flow(eqx.Module):
     shares: Float[Array, " systems"]
     teacher_a: Float[Array, " units"]
     T: Float[Array, "units units"]
-    shape: Shape = eqx.field(static=True)
+    shape: FlowShape = eqx.field(static=True)
     paired: tuple[int, ...] = eqx.field(static=True)
     monitored: bool = eqx.field(static=True)
     one_mask: bool = eqx.field(static=True)
@@ -66,7 +66,7 @@ class Overlaps(NamedTuple):
     M: Array
 
 
-def flow_of(pair: FlowPair) -> Flow:
+def flow_of(pair: FlowPair) -> FlowNumbers:
     """The numbers of a student and its teacher."""
 
     def leaf(x):
@@ -75,7 +75,7 @@ def flow_of(pair: FlowPair) -> Flow:
     network, teacher, start = pair.student, pair.teacher, pair.start()
     seen, (observed, paired) = teacher.observations, pair.observed()
     fields = (network.field,) if network.driven is None else (network.field, network.driven)
-    return Flow(
+    return FlowNumbers(
         fields=jax.tree.map(leaf, fields),
         confinement=jax.tree.map(leaf, network.confinement),
         h=leaf(network.time / network.steps),
@@ -99,6 +99,6 @@ def flow_of(pair: FlowPair) -> Flow:
     )
 
 
-def overlaps_of(start: Start) -> Overlaps:
+def overlaps_of(start: InitialOverlaps) -> Overlaps:
     """The state in which training starts."""
     return Overlaps(*(jnp.asarray(x, float) for x in (start.a, start.Q, start.M)))

@@ -1,10 +1,11 @@
-"""What a training step in the limit is made from: the numbers of the flow, and the state of training."""
+"""The numbers of student and teacher as JAX arrays, and the overlaps that training changes."""
 
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from learndyn.families.neural_ode.fields import RandomField
@@ -18,14 +19,27 @@ RULE = (
     "training.weight_decay",
     "training.steps",
 )
-"""What may change in the middle of training."""
+"""Fields of the problem that may change in the middle of training."""
 
 
 class FlowNumbers(eqx.Module):
-    """What teacher and student have in common, and how they differ; numbers are arrays, so none is compiled in.
+    """The numbers of a student and its teacher. They are arrays, so that a new number does not recompile.
 
-    `fields` has one covariance for each system. `observed` are the weights w of the observations (sets × N_s + 1),
-    `visible` is ρ, `paired` the teacher's step for each of the student's, `shares` the weight of each system's loss.
+    - `fields`: the covariance G of each system's field
+    - `confinement`: μ̂
+    - `h`: the Euler step
+    - `sigma`: σ = d_θ/d, controls per dimension
+    - `noise`, `teacher_noise`, `adjoint_noise`: the temperatures τ_s, τ_t and τ_p
+    - `observed`: the weights w of the observations, for every set of observation times
+    - `visible`: ρ, the fraction of components that a mask lets through
+    - `shares`: the weight of each system's loss
+    - `teacher_a`, `T`: amplitudes a*_v and overlaps θ*_v·θ*_v'/d_θ of the teacher's units
+    - `shape`: the counts
+    - `paired`: the teacher's step n' that is compared with the student's step n
+    - `monitored`: whether the teacher has `observations`; otherwise the loss sees the end only
+    - `one_mask`: whether all observations of a trajectory share a mask
+    - `true_gradient`: whether the adjoint contains the derivative of the confinement
+    - `train_amplitudes`: whether amplitudes are trained
     """
 
     fields: tuple[RandomField, ...]
@@ -49,31 +63,31 @@ class FlowNumbers(eqx.Module):
 
     @property
     def steps(self) -> int:
-        """N_s."""
+        """N_s: Euler steps of the student."""
         return self.shape.steps
 
     @property
     def teacher_steps(self) -> int:
-        """N_t."""
+        """N_t: Euler steps of the teacher."""
         return self.shape.teacher_steps
 
 
 class Overlaps(NamedTuple):
-    """The state of training: amplitudes a (units), overlaps Q (units × units) and M (units × teacher's units)."""
+    """The state of training: the amplitudes a_u, and the overlaps Q = θ_u·θ_u'/d_θ and M = θ_u·θ*_v/d_θ."""
 
-    a: Array
-    Q: Array
-    M: Array
+    a: Float[Array, " units"]
+    Q: Float[Array, "units units"]
+    M: Float[Array, "units teacher_units"]
 
 
 def flow_of(pair: FlowPair) -> FlowNumbers:
     """The numbers of a student and its teacher."""
 
-    def leaf(x):
+    def leaf(x: ArrayLike | list[float]) -> Float[Array, "..."]:
         return jnp.asarray(x, dtype=float)
 
     network, teacher, start = pair.student, pair.teacher, pair.start()
-    seen, (observed, paired) = teacher.observations, pair.observed()
+    observations, observed = teacher.observations, pair.observed()
     fields = (network.field,) if network.driven is None else (network.field, network.driven)
     return FlowNumbers(
         fields=jax.tree.map(leaf, fields),
@@ -83,22 +97,22 @@ def flow_of(pair: FlowPair) -> FlowNumbers:
         noise=leaf(network.noise),
         teacher_noise=leaf(teacher.noise),
         adjoint_noise=leaf(network.adjoint_noise),
-        observed=leaf(observed) if seen is None else leaf(observed) * seen.weight,
-        visible=leaf(1.0 if seen is None else seen.visible),
+        observed=leaf(observed.weights) * (1.0 if observations is None else observations.weight),
+        visible=leaf(1.0 if observations is None else observations.visible),
         shares=leaf([1.0])
         if len(fields) == 1
         else jnp.stack([leaf(network.driver_loss), leaf(1.0)]),
         teacher_a=leaf(start.teacher_a),
         T=leaf(start.T),
         shape=pair.shape,
-        paired=tuple(paired.tolist()),
-        monitored=seen is not None,
-        one_mask=seen is not None and seen.mask == "trajectory",
+        paired=tuple(observed.teacher_steps.tolist()),
+        monitored=observations is not None,
+        one_mask=observations is not None and observations.mask == "trajectory",
         true_gradient=network.adjoint == "true",
         train_amplitudes=network.train_amplitudes,
     )
 
 
 def overlaps_of(start: InitialOverlaps) -> Overlaps:
-    """The state in which training starts."""
+    """The state in which training starts, as JAX arrays."""
     return Overlaps(*(jnp.asarray(x, float) for x in (start.a, start.Q, start.M)))

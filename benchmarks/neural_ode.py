@@ -142,7 +142,7 @@ def against_one_unit(steps: int, epochs: int) -> None:
     asked = problem(steps, epochs)
     saved = np.array([0, epochs])
     with float64():
-        made = map.setting_of(asked, saved)
+        made = map.map_inputs(asked, saved)
         x = map.teacher_of(made.flow)
         etas = jnp.full((epochs + 1, 2), asked.training.learning_rate)
         compiled = eqx.filter_jit(map.steps)
@@ -246,7 +246,7 @@ def compiled_steps(asked: ld.Problem, epochs: int):
     """A function that trains for so many steps in one compiled call."""
     saved = np.array([0, epochs])
     with float64():
-        setting = map.setting_of(asked, saved)
+        setting = map.map_inputs(asked, saved)
         x = eqx.filter_jit(map.teacher_of)(setting.flow)
         etas = jnp.full((epochs, 2), asked.training.learning_rate)
     compiled = eqx.filter_jit(map.steps)

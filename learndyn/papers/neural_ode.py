@@ -1,4 +1,4 @@
-"""Figure 2 of the paper on neural ODEs, and pictures of gradients, stability, chaos and reused trajectories."""
+"""Figure 2 of the paper on neural ODEs, and figures of gradients, stability, chaos and reused trajectories."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
@@ -27,56 +28,61 @@ from learndyn.problem.training import GradientDescent
 REFERENCE = "Urbani, Theory of learning of high-dimensional controlled non-linear dynamical systems (I), 2025"
 STEP, LOSS = "training step a", "loss  $|y − x|^2/(2d)$"
 EULER = 0.1
-"""The Euler step h of all pictures that do not say otherwise."""
+"""The Euler step h, unless a figure states another."""
 UNIT_AXES = ("unit", "unit2", "teacher_unit")
 
 
-def flow(time: float, ratio: float, g2: float = 0.8, step: float = EULER, **settings) -> NeuralODE:
-    """G(q, m) = 0.8 q m + (g_2/2) q² and μ̂(z) = z, with Euler steps h = `step`."""
+def flow(
+    time: float, ratio: float, g2: float = 0.8, step: float = EULER, **settings: Any
+) -> NeuralODE:
+    """The flow with G(q, m) = 0.8 q m + (g_2/2) q² and μ̂(z) = z, for a time T and σ = `ratio`, with Euler step h."""
     field = PolynomialField(np.array([[0.0, 0.0], [0.0, 0.8], [g2 / 2, 0.0]]))
     return NeuralODE(field, ratio, time, round(time / step), **settings)
 
 
 def trained(network: NeuralODE, rate: float, steps: int, data: Supply | None = None) -> Problem:
-    """The network on a stream of single fresh trajectories, unless other data are given."""
+    """The network, trained on a stream of single fresh trajectories unless `data` says otherwise."""
     return Problem(network, data or Stream(TeacherFlow()), GradientDescent(rate, steps=steps))
 
 
-def some_steps(steps: int, count: int = 11) -> np.ndarray:
-    """Training steps at which systems are drawn."""
+def evenly_spaced_steps(steps: int, count: int = 11) -> np.ndarray:
+    """About `count` training steps from 0 to `steps`, at which finite systems are drawn."""
     return np.unique(np.linspace(0, steps, count).round().astype(int))
 
 
 def of_one_unit(solution: Solution, name: str) -> xr.DataArray:
     """An observable of a flow with one control, without the axes of units."""
-    found = solution[name]
-    return found.squeeze([axis for axis in UNIT_AXES if axis in found.dims])
+    values = solution[name]
+    return values.squeeze([axis for axis in UNIT_AXES if axis in values.dims])
 
 
-def draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look) -> None:
-    """A curve of a theory against training steps."""
+def draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look: Any) -> None:
+    """Draw an observable of a theory against training steps."""
     values = of_one_unit(theory, name)
     axes.plot(theory["step"], values, label=label, **({"lw": 1.4, "zorder": 3} | look))
 
 
 def name_points(axes: Axes, words: str) -> None:
-    """A line of the legend for the points."""
+    """Add a legend entry for the points."""
     axes.plot([], [], "o", color="0.4", mfc="white", ms=3.5, label=words)
 
 
 def _from_start(solution: Solution, name: str) -> np.ndarray:
-    """Q, m, or C_θ(a, 0), with the seeds in front if any."""
-    found = of_one_unit(solution, name)
-    return (found.isel(step2=0) if name == "C_theta" else found).values
+    """Q, m, or C_θ(a, 0); in simulations the first axis is that of the seeds."""
+    values = of_one_unit(solution, name)
+    return (values.isel(step2=0) if name == "C_theta" else values).values
 
 
 SYMBOLS = {"Q": "$Q(a)$", "m": "$m(a)$", "C_theta": "$C_θ(a, 0)$"}
 
 
 def figure_2(
-    report, sizes: Sequence[int] = (150, 100), seeds: int = 10, steps: Sequence[int] = (300, 100)
-):
-    """Norm of the control, overlap with the teacher's and with its start, in theory and in finite systems."""
+    report: Report,
+    sizes: Sequence[int] = (150, 100),
+    seeds: int = 10,
+    steps: Sequence[int] = (300, 100),
+) -> Figure:
+    """The norm of the control, and its overlaps with the teacher's and with its initial value."""
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     settings = ((0.5, 1.0, "(a)"), (1.0, 0.75, "(b)"))
@@ -84,12 +90,12 @@ def figure_2(
         axes, last, size = panels[number], steps[number], sizes[number]
         problem = trained(flow(time, ratio, adjoint="truncated"), 0.1, last)
         theory = solve(problem)
-        few = some_steps(last)
-        runs = simulate(problem, size, seeds, save_at=few)
+        drawn_steps = evenly_spaced_steps(last)
+        runs = simulate(problem, size, seeds, save_at=drawn_steps)
         for colour, (name, symbol) in zip(COLOURS, SYMBOLS.items(), strict=False):
             line = {"color": colour, "lw": 1.4, "zorder": 3}
             axes.plot(theory["step"], _from_start(theory, name), label=symbol, **line)
-            draw_points(axes, few, _from_start(runs, name), colour)
+            draw_points(axes, drawn_steps, _from_start(runs, name), colour)
         name_points(axes, f"d = {size}, {seeds} fields")
         title = f"{letter} T = {time:g}, σ = {ratio:g}, η = 0.1"
         above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.07), "ncols": 4}
@@ -99,21 +105,21 @@ def figure_2(
     return figure
 
 
-def gradients(report, size: int = 100, seeds: int = 10, steps: int = 40):
+def gradients(report: Report, size: int = 100, seeds: int = 10, steps: int = 40) -> Figure:
     """The true gradient and the truncated one of the paper."""
     figure = Figure(figsize=(9.6, 3.8), layout="constrained")
     losses, overlaps = figure.subplots(1, 2)
-    few = some_steps(steps)
+    drawn_steps = evenly_spaced_steps(steps)
     for number, adjoint in enumerate(("true", "truncated")):
         problem = trained(flow(2.0, 0.75, adjoint=adjoint), 0.1, steps)
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
         look = {"color": COLOURS[number]}
         draw_line(losses, theory, "test_loss", f"{adjoint} gradient", **look)
-        draw_points(losses, few, runs["test_loss"].values, COLOURS[number])
+        draw_points(losses, drawn_steps, runs["test_loss"].values, COLOURS[number])
         for name, style in (("Q", "-"), ("m", "--")):
             label = f"{SYMBOLS[name]}, {adjoint}"
             draw_line(overlaps, theory, name, label, ls=style, **look)
-            draw_points(overlaps, few, of_one_unit(runs, name).values, COLOURS[number])
+            draw_points(overlaps, drawn_steps, of_one_unit(runs, name).values, COLOURS[number])
         report((number + 1) / 2)
     name_points(losses, f"d = {size}, {seeds} fields")
     corner = {"loc": "lower left"}
@@ -125,23 +131,23 @@ def gradients(report, size: int = 100, seeds: int = 10, steps: int = 40):
 
 
 def stability(
-    report,
+    report: Report,
     times: Sequence[float] = (0.5, 1.0, 1.5, 2.0),
     rate: float = 1.7,
     steps: int = 30,
     size: int = 100,
     seeds: int = 6,
-):
-    """Growth of small deviations from recovery against the rate, and training from far at a stable rate."""
+) -> Figure:
+    """The growth of small deviations from recovery against the rate, and training from far away at a stable rate."""
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
     near, far = figure.subplots(1, 2)
     rates = np.geomspace(0.05, 10.0, 121)
     near.axhline(1.0, color="0.55", lw=0.8)
     for done, (time, colour) in enumerate(zip(times, COLOURS, strict=False)):
         network = flow(time, 0.75, adjoint="truncated")
-        found = [recovery(trained(network, eta, 1)) for eta in rates]
-        radii = np.array([one.spectral_radius for one in found])
-        edge = found[0].largest_rate
+        recoveries = [recovery(trained(network, eta, 1)) for eta in rates]
+        radii = np.array([result.spectral_radius for result in recoveries])
+        edge = recoveries[0].largest_rate
         near.plot(rates, radii, color=colour, lw=1.4, label=f"T = {time:g}, η < {edge:.2f}")
         near.plot([edge], [1.0], "o", color=colour, ms=5, zorder=4)
         report(0.5 * (done + 1) / len(times))
@@ -173,12 +179,12 @@ def closed_lyapunov(g2: float) -> float:
 
 
 def chaos(
-    report,
+    report: Report,
     strengths: Sequence[float] = (0.8, 3.0, 8.0),
     count: int = 33,
     grids: Sequence[float] = (0.1, 0.05, 0.025),
     time: float = 12.0,
-):
+) -> Figure:
     """The teacher's flow alone: stationary correlation, Lyapunov exponent, growth of perturbations."""
     figure = Figure(figsize=(11.4, 3.6), layout="constrained")
     decay, exponent, growth = figure.subplots(1, 3)
@@ -192,12 +198,12 @@ def chaos(
     words = {"xlabel": "time difference τ", "ylabel": "$C(τ)$", "xlim": (0, 8)}
     finish_panel(decay, "(a) stationary correlation", {}, **words)
     report(0.2)
-    many = np.linspace(0.05, 8.0, count)
-    found = [stationary_flow(flow(1.0, 1.0, g2)).lyapunov for g2 in many]
-    exponent.plot(many, found, color=COLOURS[0], lw=1.4, label="from C(τ)")
+    g2_grid = np.linspace(0.05, 8.0, count)
+    exponents = [stationary_flow(flow(1.0, 1.0, g2)).lyapunov for g2 in g2_grid]
+    exponent.plot(g2_grid, exponents, color=COLOURS[0], lw=1.4, label="from C(τ)")
     dots: dict[str, Any] = {"color": THEORY_COLOUR, "mfc": "white", "ms": 3.5}
-    closed = [closed_lyapunov(g2) for g2 in many[::3]]
-    exponent.plot(many[::3], closed, "o", label="closed form", **dots)
+    closed = [closed_lyapunov(g2) for g2 in g2_grid[::3]]
+    exponent.plot(g2_grid[::3], closed, "o", label="closed form", **dots)
     words = {"xlabel": "strength $g_2$ of the part without control"}
     words |= {"ylabel": "Lyapunov exponent λ [1/time]"}
     finish_panel(exponent, "(b) chaos of the teacher", {"loc": "lower right"}, **words)
@@ -217,9 +223,14 @@ def chaos(
 
 
 def adjoints(
-    report, g2: float = 3.0, time: float = 12.0, short: float = 3.0, size: int = 80, seeds: int = 20
-):
-    """The adjoint of a chaotic flow, back from its end: alone, and in training before the first step."""
+    report: Report,
+    g2: float = 3.0,
+    time: float = 12.0,
+    short: float = 3.0,
+    size: int = 80,
+    seeds: int = 20,
+) -> Figure:
+    """The adjoint of a chaotic flow, back from its end: without training, and before the first training step."""
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
     alone, training = figure.subplots(1, 2)
     kinds = (("true", 1), ("truncated", 2))
@@ -227,8 +238,9 @@ def adjoints(
     for done, (adjoint, factor) in enumerate(kinds):
         colour = COLOURS[done]
         network = flow(1.0, 0.75, g2, adjoint=adjoint)
-        found = inference(network, time=time, adjoint_end="state")
-        back, C_pp = time - found["time"].values, np.diagonal(found["C_pp"].values)
+        flow_alone = inference(network, time=time, adjoint_end="state")
+        back = time - flow_alone["time"].values
+        C_pp = np.diagonal(flow_alone["C_pp"].values)
         alone.plot(back, C_pp, color=colour, lw=1.4, label=f"{adjoint} adjoint")
         slope = C_pp[0] * np.exp(2 * factor * rate * (back - back[0]))
         label = f"$e^{{{2 * factor}λt}}$"
@@ -242,9 +254,9 @@ def adjoints(
             times, np.diagonal(theory["C_pp"].values[0]), color=colour, lw=1.4,
             label=f"{adjoint} adjoint",
         )  # fmt: skip
-        few = slice(None, None, 3)
-        points = np.diagonal(runs, axis1=1, axis2=2)[:, few]
-        draw_points(training, times[few], points, colour)
+        every_third = slice(None, None, 3)
+        points = np.diagonal(runs, axis1=1, axis2=2)[:, every_third]
+        draw_points(training, times[every_third], points, colour)
         report((done + 1) / len(kinds))
     name_points(training, f"d = {size}, {seeds} fields")
     words = {"xlabel": "time before the end", "ylabel": "$C_{pp}(t, t)$", "yscale": "log"}
@@ -254,13 +266,13 @@ def adjoints(
 
 
 def reuse(
-    report,
+    report: Report,
     sizes: Sequence[int] = (80, 160),
     seeds: int = 20,
     steps: int = 40,
     examples: Sequence[int] = (1, 2, 4),
-):
-    """Train and test loss of a few reused trajectories, of fresh ones, and of one long one in pieces."""
+) -> Figure:
+    """Train and test loss for a few reused trajectories, for fresh ones, and for the pieces of one long trajectory."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     reused, streamed = figure.subplots(1, 2, sharey=True)
     small, large = sizes
@@ -273,19 +285,20 @@ def reuse(
         (streamed, Stream(TeacherFlow(chained=True)), "chained", COLOURS[3], large),
         (streamed, Stream(TeacherFlow()), "fresh ones", THEORY_COLOUR, large),
     ]
-    few = some_steps(steps, 9)
+    drawn_steps = evenly_spaced_steps(steps, 9)
     for done, (axes, data, label, colour, size) in enumerate(curves):
         # One trajectory has d numbers, and there are 1.5 d controls.
         problem = trained(flow(1.0, 1.5, step=0.2), 0.5, steps, data)
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
         draw_line(axes, theory, "test_loss", label, color=colour)
-        draw_points(axes, few, runs["test_loss"].values, colour, mfc=colour)
+        draw_points(axes, drawn_steps, runs["test_loss"].values, colour, mfc=colour)
         if "train_loss" in theory.observables:
             draw_line(axes, theory, "train_loss", None, color=colour, ls="--")
-            draw_points(axes, few, runs["train_loss"].values, colour)
+            draw_points(axes, drawn_steps, runs["train_loss"].values, colour)
         if axes is streamed:
-            smaller = simulate(problem, small, seeds, save_at=few)["test_loss"].values.mean(axis=0)
-            axes.plot(few, smaller, "x", color=colour, ms=5)
+            smaller = simulate(problem, small, seeds, save_at=drawn_steps)
+            mean = smaller["test_loss"].values.mean(axis=0)
+            axes.plot(drawn_steps, mean, "x", color=colour, ms=5)
         report((done + 1) / len(curves))
     for axes, size in ((reused, small), (streamed, large)):
         for words, ls, fill in (("test loss", "-", "0.4"), ("train loss", "--", "white")):

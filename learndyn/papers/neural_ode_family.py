@@ -1,12 +1,15 @@
-"""Pictures of neural ODEs with several neurons, windows, observations, contexts and stacked systems."""
+"""Figures of neural ODEs with several neurons, windows, observations, delays and stacked systems."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
+from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
 from learndyn.core.solve import solve
 from learndyn.families.neural_ode.fields import PolynomialField
@@ -16,10 +19,10 @@ from learndyn.papers.neural_ode import (
     REFERENCE,
     STEP,
     draw_line,
+    evenly_spaced_steps,
     flow,
     name_points,
     of_one_unit,
-    some_steps,
 )
 from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
@@ -29,38 +32,49 @@ from learndyn.problem.tasks import Observations, TeacherFlow
 from learndyn.problem.training import GradientDescent
 
 GRID = 1 / 6
-"""The Euler step h of these pictures, unless they say otherwise."""
+"""The Euler step h, unless a figure states another."""
 
 
 def asked(
-    network: NeuralODE, rate: float, steps: int, data: Supply | None = None, **training
+    network: NeuralODE, rate: float, steps: int, data: Supply | None = None, **training: Any
 ) -> Problem:
-    """The network on a stream of single fresh trajectories, unless other data are given."""
+    """The network, trained on a stream of single fresh trajectories unless `data` says otherwise."""
     return Problem(
         network, data or Stream(TeacherFlow()), GradientDescent(rate, steps=steps, **training)
     )
 
 
-def _two(height: float = 3.9, **options) -> tuple[Figure, Any]:
+def _two_panels(height: float = 3.9, **options: Any) -> tuple[Figure, Any]:
+    """A figure with two panels side by side."""
     figure = Figure(figsize=(9.6, height), layout="constrained")
     return figure, figure.subplots(1, 2, **options)
 
 
-def _curve(axes: Axes, x, values, points, few, colour, label=None, **look) -> None:
-    """A theory's values, and those of finite systems (seeds × few)."""
+def _curve(
+    axes: Axes,
+    x: ArrayLike,
+    values: Float[np.ndarray, " steps"],
+    points: Float[np.ndarray, "seeds drawn_steps"],
+    drawn_steps: Int[np.ndarray, " drawn_steps"],
+    colour: str,
+    label: str | None = None,
+    **look: Any,
+) -> None:
+    """Draw the values of a theory at all steps x, and the points of finite systems at the drawn steps."""
     axes.plot(x, values, color=colour, label=label, **({"lw": 1.4, "zorder": 3} | look))
-    draw_points(axes, few, points, colour)
+    draw_points(axes, drawn_steps, points, colour)
 
 
-def neurons(report, size: int = 100, seeds: int = 10, steps: int = 60):
-    """Amplitudes of a student with more neurons than its teacher, each with a field of its own."""
-    figure, (amplitudes, learned) = _two()
+def neurons(report: Report, size: int = 100, seeds: int = 10, steps: int = 60) -> Figure:
+    """The amplitudes of a student with more neurons than its teacher, each with a field of its own."""
+    figure, (amplitudes, learned) = _two_panels()
     network = flow(
         1.0, 0.75, step=GRID, amplitudes=np.array([1.0, 1.0, -0.6]), train_amplitudes=True
     )
     problem = asked(network, 2.0, steps)
-    few = some_steps(steps)
-    theory, runs = solve(problem, save_at=steps + 1), simulate(problem, size, seeds, save_at=few)
+    drawn_steps = evenly_spaced_steps(steps)
+    theory = solve(problem, save_at=steps + 1)
+    runs = simulate(problem, size, seeds, save_at=drawn_steps)
     report(1.0)
     a, M, Q = (theory[name].values for name in ("a", "m", "Q"))
     measured = {name: runs[name].values for name in ("a", "m", "Q")}
@@ -68,14 +82,20 @@ def neurons(report, size: int = 100, seeds: int = 10, steps: int = 60):
         words = "the teacher's" if unit == 0 else "superfluous"
         points = measured["a"][..., unit]
         _curve(
-            amplitudes, theory["step"], a[:, unit], points, few, colour, f"$a_{unit + 1}$, {words}"
+            amplitudes,
+            theory["step"],
+            a[:, unit],
+            points,
+            drawn_steps,
+            colour,
+            f"$a_{unit + 1}$, {words}",
         )
         points = measured["Q"][..., unit, unit]
         label = f"$Q_{{{unit + 1}{unit + 1}}}$"
-        _curve(learned, theory["step"], Q[:, unit, unit], points, few, colour, label)
+        _curve(learned, theory["step"], Q[:, unit, unit], points, drawn_steps, colour, label)
     points = measured["a"][..., 0] * measured["m"][..., 0, 0] / 3
     _curve(
-        learned, theory["step"], a[:, 0] * M[:, 0, 0] / 3, points, few, THEORY_COLOUR,
+        learned, theory["step"], a[:, 0] * M[:, 0, 0] / 3, points, drawn_steps, THEORY_COLOUR,
         r"$(a_1/h_s)\, θ_1·θ^*/d_θ$", ls="--",
     )  # fmt: skip
     name_points(amplitudes, f"d = {size}, {seeds} fields")
@@ -87,10 +107,10 @@ def neurons(report, size: int = 100, seeds: int = 10, steps: int = 60):
     return figure
 
 
-def windows(report, size: int = 100, seeds: int = 10, steps: int = 120):
-    """Overlaps of the controls of two windows with the teacher's, seen at the end or at the boundary too."""
-    figure, panels = _two(sharey=True)
-    few = some_steps(steps)
+def windows(report: Report, size: int = 100, seeds: int = 10, steps: int = 120) -> Figure:
+    """Overlaps of the controls of two windows with the teacher's; the loss sees the end, or the boundary too."""
+    figure, panels = _two_panels(sharey=True)
+    drawn_steps = evenly_spaced_steps(steps)
     seen = (
         (None, "(a) seen at the end"),
         (Observations([0.5, 1.0]), "(b) seen at the end of each window"),
@@ -101,13 +121,17 @@ def windows(report, size: int = 100, seeds: int = 10, steps: int = 120):
         network = flow(1.0, 0.75, step=GRID, windows=2)
         problem = asked(network, 1.0, steps, Stream(TeacherFlow(observations=observations)))
         theory = solve(problem, save_at=steps + 1)
-        runs = simulate(problem, size, seeds, save_at=few)
+        runs = simulate(problem, size, seeds, save_at=drawn_steps)
         M, measured = theory["m"].values, runs["m"].values
         for (i, j, words), colour in zip(names, COLOURS, strict=False):
             label = f"$M_{{{i + 1}{j + 1}}}$: {words}"
-            _curve(axes, theory["step"], M[:, i, j], measured[..., i, j], few, colour, label)
+            _curve(
+                axes, theory["step"], M[:, i, j], measured[..., i, j], drawn_steps, colour, label
+            )
         total, points = M.sum(axis=(1, 2)) / 2, measured.sum(axis=(-1, -2)) / 2
-        _curve(axes, theory["step"], total, points, few, THEORY_COLOUR, "half the sum", ls="--")
+        _curve(
+            axes, theory["step"], total, points, drawn_steps, THEORY_COLOUR, "half the sum", ls="--"
+        )
         name_points(axes, f"d = {size}, {seeds} fields")
         words = {"xlabel": STEP, "ylabel": "overlap with the teacher" if done == 0 else ""}
         finish_panel(axes, title, {"loc": "center right", "fontsize": 7.5}, **words)
@@ -116,22 +140,26 @@ def windows(report, size: int = 100, seeds: int = 10, steps: int = 120):
 
 
 def early_stopping(
-    report, size: int = 80, seeds: int = 20, steps: int = 40, examples: Sequence[int] = (1, 2, 4)
-):
-    """Train and test loss of reused trajectories of a noisy teacher."""
+    report: Report,
+    size: int = 80,
+    seeds: int = 20,
+    steps: int = 40,
+    examples: Sequence[int] = (1, 2, 4),
+) -> Figure:
+    """Train and test loss for reused trajectories of a noisy teacher."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    few = some_steps(steps)
+    drawn_steps = evenly_spaced_steps(steps)
     for done, (n, colour) in enumerate(zip(examples, COLOURS, strict=False)):
         network = flow(1.0, 1.0, step=0.2)
         problem = asked(network, 0.5, steps, Dataset(TeacherFlow(noise=1 / 3), examples=n))
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
         for name, style in (("test_loss", "-"), ("train_loss", "--")):
             draw_line(
                 axes, theory, name, f"n = {n}" if style == "-" else None, color=colour, ls=style
             )
             fill = {"mfc": colour} if style == "-" else {}
-            draw_points(axes, few, runs[name].values, colour, **fill)
+            draw_points(axes, drawn_steps, runs[name].values, colour, **fill)
         losses = theory["test_loss"].values
         best = int(np.argmin(losses))
         axes.plot([best], [losses[best]], "v", color=colour, ms=8, zorder=5)
@@ -147,10 +175,10 @@ def early_stopping(
     return figure
 
 
-def next_token(report, size: int = 100, seeds: int = 20, steps: int = 50):
-    """One long trajectory in pieces against fresh starts, without and with noise."""
-    figure, panels = _two(4.0)
-    few = some_steps(steps)
+def next_token(report: Report, size: int = 100, seeds: int = 20, steps: int = 50) -> Figure:
+    """One long trajectory cut into pieces, compared with fresh starts, without and with noise."""
+    figure, panels = _two_panels(4.0)
+    drawn_steps = evenly_spaced_steps(steps)
     done = 0
     for axes, noise, title in zip(
         panels, (0.0, 0.1), ("(a) without noise", "(b) with noise, $τ_s = τ_t = 0.1$"), strict=True
@@ -158,7 +186,7 @@ def next_token(report, size: int = 100, seeds: int = 20, steps: int = 50):
         for chained, colour in ((True, COLOURS[3]), (False, THEORY_COLOUR)):
             network = flow(1.0, 0.75, step=0.2, noise=noise)
             problem = asked(network, 0.4, steps, Stream(TeacherFlow(noise=noise, chained=chained)))
-            theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+            theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
             label = "next piece of one trajectory" if chained else "fresh trajectories"
             names = ("test_loss", "train_loss") if noise == 0 else ("m",)
             for name in names:
@@ -166,7 +194,7 @@ def next_token(report, size: int = 100, seeds: int = 20, steps: int = 50):
                     style = "--" if name == "train_loss" else "-"
                     shown = None if name == "train_loss" else label
                     draw_line(axes, theory, name, shown, color=colour, ls=style)
-                    draw_points(axes, few, of_one_unit(runs, name).values, colour)
+                    draw_points(axes, drawn_steps, of_one_unit(runs, name).values, colour)
             done += 1
             report(done / 4)
         name_points(axes, f"d = {size}, {seeds} fields")
@@ -183,10 +211,12 @@ def next_token(report, size: int = 100, seeds: int = 20, steps: int = 50):
     return figure
 
 
-def masks(report, size: int = 100, seeds: int = 10, steps: int = 30, visible: float = 0.4):
-    """The end alone, two times, and two times of which a part of the components is seen."""
-    figure, (overlaps, norms) = _two()
-    few = some_steps(steps)
+def masks(
+    report: Report, size: int = 100, seeds: int = 10, steps: int = 30, visible: float = 0.4
+) -> Figure:
+    """Training if the loss sees the end, two times, or a part of the components at two times."""
+    figure, (overlaps, norms) = _two_panels()
+    drawn_steps = evenly_spaced_steps(steps)
     kinds = (
         ("the end", None),
         ("two times", Observations([0.5, 1.0])),
@@ -197,10 +227,10 @@ def masks(report, size: int = 100, seeds: int = 10, steps: int = 30, visible: fl
         problem = asked(
             flow(1.0, 0.75, step=GRID), 1.0, steps, Stream(TeacherFlow(observations=seen))
         )
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
         for axes, name in ((overlaps, "m"), (norms, "Q")):
             draw_line(axes, theory, name, words, color=colour)
-            draw_points(axes, few, of_one_unit(runs, name).values, colour)
+            draw_points(axes, drawn_steps, of_one_unit(runs, name).values, colour)
         report((done + 1) / len(kinds))
     name_points(overlaps, f"d = {size}, {seeds} fields")
     finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")
@@ -213,22 +243,22 @@ CONTEXT = PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.0,
 
 
 def context(
-    report,
+    report: Report,
     size: int = 50,
     seeds: int = 10,
     steps: int = 30,
     delays: Sequence[float] = (0.0, 0.5, 1.0),
-):
-    """Learning where the field depends on an earlier state too."""
-    figure, (overlaps, losses) = _two()
-    few = some_steps(steps)
+) -> Figure:
+    """Training in a field that also depends on an earlier state."""
+    figure, (overlaps, losses) = _two_panels()
+    drawn_steps = evenly_spaced_steps(steps)
     for done, (delay, colour) in enumerate(zip(delays, COLOURS, strict=False)):
         network = NeuralODE(CONTEXT, 0.75, 2.0, 12, delay=delay)
         problem = asked(network, 0.2, steps)
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
         for axes, name in ((overlaps, "m"), (losses, "test_loss")):
             draw_line(axes, theory, name, f"delay {delay:g}", color=colour)
-            draw_points(axes, few, of_one_unit(runs, name).values, colour)
+            draw_points(axes, drawn_steps, of_one_unit(runs, name).values, colour)
         report((done + 1) / len(delays))
     name_points(overlaps, f"d = {size}, {seeds} fields")
     finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")
@@ -240,19 +270,19 @@ DRIVEN = PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.4, 
 """G(q, m, s) = 0.4 q m + 0.4 q s + 0.4 q m s."""
 
 
-def stack(report, size: int = 50, seeds: int = 10, steps: int = 80):
+def stack(report: Report, size: int = 50, seeds: int = 10, steps: int = 80) -> Figure:
     """The controls of a driver and of the system that it drives."""
-    figure, panels = _two(sharey=True)
-    few = some_steps(steps)
+    figure, panels = _two_panels(sharey=True)
+    drawn_steps = evenly_spaced_steps(steps)
     for done, share in enumerate((0.0, 0.3)):
         axes = panels[done]
         network = flow(1.0, 0.75, step=GRID, driven=DRIVEN, driver_loss=share)
         problem = asked(network, 0.5, steps)
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=few)
+        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
         for unit, words in enumerate(("the driver", "the driven system")):
             values, points = theory["m"].values[:, unit, unit], runs["m"].values[..., unit, unit]
             label = f"$m_{unit + 1}$, {words}"
-            _curve(axes, theory["step"], values, points, few, COLOURS[unit], label)
+            _curve(axes, theory["step"], values, points, drawn_steps, COLOURS[unit], label)
         name_points(axes, f"d = {size}, {seeds} fields")
         title = "(a) the driven system is seen" if done == 0 else "(b) the driver is seen too"
         words = {"xlabel": STEP, "ylabel": "overlap with the teacher" if done == 0 else ""}

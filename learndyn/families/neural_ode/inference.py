@@ -1,4 +1,4 @@
-"""The flow on its own: correlations, responses, how perturbations and adjoints grow, and whether it is chaotic.
+"""The flow alone: correlations, responses, the growth of perturbations and adjoints, and whether it is chaotic.
 
 A small random perturbation δx of the state has the correlation D(n, n') = ⟨δx_n δx_n'⟩/⟨δx_0²⟩ with
 
@@ -9,12 +9,13 @@ The adjoint p runs back from the end of the flow. From a random end vector p_N i
     C_pp(n, n') − a_n C_pp(n+1, n') − a_n' C_pp(n, n'+1) + a_n a_n' C_pp(n+1, n'+1)
                                                                 = h² ∂_1G(C(n, n'), Q) C_pp(n+1, n'+1).
 
-From p_N = x_N, the gradient of |x_N|²/2, it sees the flow that led there, as in training (`epoch.backward`).
+From p_N = x_N, the gradient of |x_N|²/2, the adjoint is correlated with the flow, as in training (`adjoint.backward`).
 
 In the stationary state of continuous time, C(τ) obeys C'' = μ²C − G(C, Q) with μ = μ̂(C(0)) and a decay that fixes C(0),
 and perturbations grow as e^{λτ}, where −(μ + λ)² is the lowest level of −∂² − ∂_1G(C(τ), Q).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,58 +24,69 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 from scipy.interpolate import make_interp_spline
 from scipy.linalg import eigh_tridiagonal
 
 from learndyn.errors import NotConverged, ProblemError
-from learndyn.families.neural_ode.limit.adjoint import Slopes, backward
+from learndyn.families.neural_ode.limit.adjoint import CovarianceSlopes, backward
 from learndyn.families.neural_ode.limit.derivatives import Derivatives
+from learndyn.families.neural_ode.limit.flow_numbers import FlowNumbers, flow_of
 from learndyn.families.neural_ode.limit.kernel import kernel_of
-from learndyn.families.neural_ode.limit.setting import Flow, flow_of
 from learndyn.families.neural_ode.limit.trajectories import Trajectory, trajectory
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Units
+from learndyn.families.neural_ode.units import FlowUnits
 from learndyn.numerics.precision import float64
 from learndyn.numerics.richardson import richardson
 from learndyn.numerics.root import root_between
 from learndyn.problem.checks import choice, number, whole
 from learndyn.problem.tasks import TeacherFlow
 
+Times = Float[Array, "N+1 N+1"]
+"""A function of two times of the flow."""
+Correlation = Callable[[np.ndarray], np.ndarray]
+"""τ ↦ C(τ)."""
 LARGEST = 1e6
-"""A state beyond this norm |x|²/d is taken not to be confined."""
+"""A flow that exceeds this norm |x|²/d is taken to be unconfined."""
 SCAN = 4000
-"""Points at which the norm of the stationary state is looked for."""
+"""Number of points at which the norm of the stationary state is searched."""
 DECAYED = 1e-10
-"""The correlation has decayed where so much of it is left."""
+"""The correlation counts as decayed when this fraction of it is left."""
 PANELS = 1000
-"""Pieces in which the decay of the correlation is integrated."""
+"""Number of panels in which the decay of the correlation is integrated."""
 LEVELS = 4000
-"""Points of the coarser of two grids on which the Lyapunov exponent is found."""
+"""Number of points of the coarser of two grids on which the Lyapunov exponent is computed."""
 
 
 def inference(
     network: NeuralODE,
     *,
-    control_norm=1.0,
-    time=None,
-    steps=None,
-    noise=None,
-    adjoint_end="random",
+    control_norm: float = 1.0,
+    time: float | None = None,
+    steps: int | None = None,
+    noise: float | None = None,
+    adjoint_end: str = "random",
 ) -> xr.Dataset:
-    """C, R, the perturbation D and the adjoint C_pp of a flow whose control has norm `control_norm` (1: the teacher's).
+    """The correlation C, the response R, the perturbation D and the adjoint C_pp of a flow, without training.
 
-    `time`, `steps` and the temperature `noise` are those of the network unless given.
-    `growth` is the rate ½ d(log D)/dt at which perturbations grow, midway between the times of the axis, and
-    `adjoint_growth` the rate −½ d(log C_pp)/dt at which the adjoint grows backwards, without noise of its own.
+    - `network`: the flow, with one control in a field of one state
+    - `control_norm` (Q): |θ|²/d_θ. Default: 1, the teacher's
+    - `time` (T), `steps` (N), `noise` (temperature τ): those of the network by default; without `steps`, the Euler step
+      is that of the network
+    - `adjoint_end`: the end vector p_N of the adjoint, "random" (default) or "state"
 
-    The adjoint starts from the end vector p_N that `adjoint_end` says. "random": independent of the flow, with
-    variance 1. Such an adjoint is blind to the derivative of the confinement, so that the true and the truncated one
-    grow alike, at the rate of perturbations; C_pp at the start is D at the end. "state": p_N = x_N, the gradient of
-    |x_N|²/2. Then `network.adjoint` matters: in a chaotic flow the true one grows at the rate λ of perturbations, the
-    truncated one at 2λ, because it keeps a part along x that the derivative of the confinement would cancel (a change
-    of x along itself, at fixed confinement, changes C(t, t') by the equation of D: x·δx grows as e^{2λt}). This takes
-    several times as long as the rest.
+    The result also has `growth`, the rate ½ d(log D)/dt at which perturbations grow, midway between the times of the
+    axis, and `adjoint_growth`, the rate −½ d(log C_pp)/dt at which the adjoint grows backwards, without noise of its
+    own.
+
+    A "random" end vector is independent of the flow and has variance 1. Such an adjoint is blind to the derivative of
+    the confinement, so that the true and the truncated one grow alike, at the rate of perturbations; C_pp at the start
+    is D at the end. "state" is p_N = x_N, the gradient of |x_N|²/2. Then `network.adjoint` matters: in a chaotic flow
+    the true adjoint grows at the rate λ of perturbations, the truncated one at 2λ, because it keeps a part along x that
+    the derivative of the confinement would cancel (a change of x along itself, at fixed confinement, changes C(t, t')
+    by the equation of D: x·δx grows as e^{2λt}). This takes several times as long as the rest.
     """
     _one_control(network)
     Q = number(minimum=0)(control_norm, "control_norm")
@@ -85,8 +97,8 @@ def inference(
     temperature = number(minimum=0)(network.noise if noise is None else noise, "noise")
     end = choice("random", "state")(adjoint_end, "adjoint_end")
     with float64():
-        found = _alone(_of_control(network, T, N), Q, temperature, end == "state")
-        C, R, D, C_pp = (np.asarray(x) for x in found)
+        functions = _alone(_of_control(network, T, N), Q, temperature, end == "state")
+        C, R, D, C_pp = (np.asarray(x) for x in functions)
     times = T / N * np.arange(N + 1)
     two = ("time", "time2")
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -110,23 +122,21 @@ def inference(
 
 def _one_control(network: NeuralODE) -> None:
     """Refuse a network whose flow is not that of one control in a field of one state."""
-    found = {
+    extensions = {
         "amplitudes": network.amplitudes is not None,
         "train_amplitudes": network.train_amplitudes,
         "windows": network.windows > 1,
         "delay": network.delay is not None,
         "driven": network.driven is not None,
     }
-    for name, more in found.items():
-        if more:
-            allowed = (
-                "must be left out: the flow alone is that of one control in a field of one state"
-            )
+    for name, used in extensions.items():
+        if used:
+            allowed = "must be left out: the flow alone is known for one control in a field of one state only"
             raise ProblemError(f"network.{name}", getattr(network, name), allowed)
 
 
-def _of_control(network: NeuralODE, T: float, N: int) -> Flow:
-    """The flow for a time T in N steps, with an adjoint without noise and a teacher that stays at 0."""
+def _of_control(network: NeuralODE, T: float, N: int) -> FlowNumbers:
+    """The numbers of the flow for a time T in N steps, with a noiseless adjoint and a teacher that stays at 0."""
     flow = flow_of(FlowPair(network, TeacherFlow()))
     shape = flow.shape._replace(steps=N, teacher_steps=1)
     h, none = jnp.asarray(T / N), jnp.zeros(())
@@ -136,12 +146,14 @@ def _of_control(network: NeuralODE, T: float, N: int) -> Flow:
 
 
 @eqx.filter_jit
-def _alone(flow: Flow, Q, noise, from_state: bool):
+def _alone(
+    flow: FlowNumbers, Q: float, noise: float, from_state: bool
+) -> tuple[Times, Times, Times, Times]:
     """C, R, D and C_pp."""
     N = flow.steps
-    one = Units(np.zeros((1, N), dtype=int), (0,))
-    ones, norm = jnp.ones(1), jnp.asarray(Q, float)
-    kernel = kernel_of(flow.fields[0], one, one, ones, ones, norm[None, None])
+    unit = FlowUnits(np.zeros((1, N), dtype=int), (0,))
+    a, norm = jnp.ones(1), jnp.asarray(Q, float)
+    kernel = kernel_of(flow.fields[0], unit, unit, a, a, norm[None, None])
     x = trajectory(flow, kernel, jnp.asarray(noise, float), N)
     kick = flow.h**2 * flow.fields[0].of_state(x.C[:N, :N], norm)
     both = jnp.stack([x.a, x.a[::-1]]), jnp.stack([kick, kick[::-1, ::-1]])
@@ -149,13 +161,15 @@ def _alone(flow: Flow, Q, noise, from_state: bool):
     return x.C, x.R, D, _from_state(flow, x, kick) if from_state else C_pp[::-1, ::-1]
 
 
-def _spread(a, kick):
-    """D(n, n') of a random vector u_{n+1} = a_n u_n + random kicks of covariance `kick` D, with D(0, 0) = 1."""
+def _spread(a: Float[Array, " N"], kick: Float[Array, "N N"]) -> Times:
+    """D(n, n') of a random vector u_{n+1} = a_n u_n + random kicks of covariance `kick` · D, with D(0, 0) = 1."""
 
-    def row(D_n, inputs):
+    def row(D_n: Float[Array, " N+1"], inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Row n + 1 from row n."""
         a_n, kick_n = inputs
 
-        def column(left, inputs):
+        def column(left: Float[Array, ""], inputs: tuple[Array, ...]) -> tuple[Array, Array]:
+            """An entry of row n + 1 from the one to its left."""
             here, above, a_k = inputs
             right = a_n * above[1] + a_k * left - a_n * a_k * above[0] + here * above[0]
             return right, right
@@ -171,20 +185,23 @@ def _spread(a, kick):
     return jnp.concatenate([start[None], rows])
 
 
-def _from_state(flow: Flow, x: Trajectory, kick):
-    """C_pp of the adjoint that starts from p_N = x_N: that of a student whose target is 0."""
+def _from_state(flow: FlowNumbers, x: Trajectory, kick: Float[Array, "N N"]) -> Times:
+    """C_pp of the adjoint that starts from p_N = x_N, which is that of a student whose target is 0."""
     N = flow.steps
     target = Trajectory(jnp.zeros((2, 2)), jnp.zeros((2, 2)), jnp.zeros(1))
-    slopes = Slopes(own=kick, other=jnp.zeros((N, 1)), own_second=None, other_second=None)
+    slopes = CovarianceSlopes(own=kick, other=jnp.zeros((N, 1)))
     end = jnp.zeros(N + 1).at[N].set(1.0)
     return backward(flow, x, target, jnp.zeros((N + 1, 2)), slopes, end, None).C_pp
 
 
 class StationaryFlow(NamedTuple):
-    """The state that a flow settles in: its `phase` is "zero", "fixed point" or "chaotic".
+    """The stationary state of a flow.
 
-    `norm` is |x|²/d, `confinement` μ there, `lyapunov` the largest Lyapunov exponent λ; and the correlation C(τ) at
-    time differences τ.
+    - `phase`: "zero", "fixed point" or "chaotic"
+    - `norm`: |x|²/d
+    - `confinement`: μ = μ̂(|x|²/d)
+    - `lyapunov`: the largest Lyapunov exponent λ, per unit of time
+    - `correlation`: C(τ) at time differences τ
     """
 
     phase: str
@@ -194,7 +211,7 @@ class StationaryFlow(NamedTuple):
     correlation: xr.DataArray
 
 
-def stationary_flow(network: NeuralODE, *, control_norm=1.0) -> StationaryFlow:
+def stationary_flow(network: NeuralODE, *, control_norm: float = 1.0) -> StationaryFlow:
     """The stationary state in continuous time and without noise, of a flow whose control has norm `control_norm`."""
     _one_control(network)
     Q = number(minimum=0)(control_norm, "control_norm")
@@ -203,6 +220,8 @@ def stationary_flow(network: NeuralODE, *, control_norm=1.0) -> StationaryFlow:
 
 
 class _Stationary:
+    """The equations of the stationary state, for a control with norm Q."""
+
     def __init__(self, network: NeuralODE, Q: float):
         self.network, self.Q = network, Q
         self._derivatives = Derivatives(network.field)
@@ -210,26 +229,31 @@ class _Stationary:
         self._mu = jax.jit(network.confinement.__call__)
         self.nodes, self.weights = np.polynomial.legendre.leggauss(40)
 
-    def G(self, c):
+    def G(self, c: ArrayLike) -> np.ndarray:
+        """G(c, Q)."""
         return self._derivative(0, c)
 
-    def slope(self, c):
+    def slope(self, c: ArrayLike) -> np.ndarray:
+        """∂_1G(c, Q)."""
         return self._derivative(1, c)
 
-    def _derivative(self, order: int, c):
+    def _derivative(self, order: int, c: ArrayLike) -> np.ndarray:
+        """∂_1^order G(c, Q), entry by entry."""
         flat = np.ravel(np.asarray(c, dtype=float))
         return self._derivatives(order, 0, 0, flat, np.full(len(flat), self.Q)).reshape(np.shape(c))
 
-    def mu(self, q):
+    def mu(self, q: ArrayLike) -> np.ndarray:
+        """μ̂(q)."""
         return np.asarray(self._mu(jnp.asarray(q, float)))
 
-    def work(self, low, high, mu):
+    def work(self, low: ArrayLike, high: ArrayLike, mu: float) -> np.ndarray:
         """∫ (μ²c − G(c)) dc from low to high, entry by entry."""
-        half = (np.asarray(high) - low)[..., None] / 2
+        half = (np.asarray(high) - np.asarray(low))[..., None] / 2
         c = np.asarray(low)[..., None] + half * (self.nodes + 1)
         return np.sum(half * self.weights * (mu**2 * c - self.G(c)), axis=-1)
 
     def state(self) -> StationaryFlow:
+        """The stationary state: the fixed point if it is stable, else the chaotic one."""
         fixed = self._fixed_point()
         mu = float(self.mu(fixed))
         rate = float(np.sqrt(self.slope(fixed))) - mu
@@ -243,7 +267,10 @@ class _Stationary:
             "chaotic", q, mu, self._lyapunov(C, tau[-1], mu), self._labelled(tau, C(tau))
         )
 
-    def _labelled(self, tau, C) -> xr.DataArray:
+    def _labelled(
+        self, tau: Float[np.ndarray, " points"], C: Float[np.ndarray, " points"]
+    ) -> xr.DataArray:
+        """C(τ) as a labelled array."""
         return xr.DataArray(
             C, {"tau": tau}, ("tau",), attrs={"long_name": "stationary correlation C(τ)"}
         )
@@ -251,16 +278,16 @@ class _Stationary:
     def _fixed_point(self) -> float:
         """The q with μ̂(q)²q = G(q) that a flow from q = 1 moves towards; 0 if there is none below."""
 
-        def excess(q):
-            return self.mu(q) ** 2 * q - self.G(q)
+        def excess(q: ArrayLike) -> np.ndarray:
+            return self.mu(q) ** 2 * np.asarray(q) - self.G(q)
 
         grid = np.geomspace(1e-8, LARGEST, SCAN)
         held = excess(grid) > 1e-14 * self.G(grid)
         edges = np.flatnonzero(~held[:-1] & held[1:])
         start = np.searchsorted(grid, 1.0)
-        choice = edges[edges < start][-1:] if held[start] else edges[edges >= start][:1]
-        if choice.size:
-            i = choice[0]
+        nearest = edges[edges < start][-1:] if held[start] else edges[edges >= start][:1]
+        if nearest.size:
+            i = nearest[0]
             return root_between(excess, grid[i], grid[i + 1])
         if held[start]:
             return 0.0
@@ -283,7 +310,7 @@ class _Stationary:
     def _chaotic(self, fixed: float) -> tuple[float, float]:
         """C(0) and C(∞) of the decaying correlation: ∫ (μ²c − G) dc = 0 between them."""
 
-        def total(q):
+        def total(q: float) -> np.ndarray:
             return self.work(self._floor(q), q, float(self.mu(q)))
 
         high = fixed
@@ -296,10 +323,12 @@ class _Stationary:
             "no stationary state with a decaying correlation was found below the fixed point"
         )
 
-    def _decay(self, q: float, low: float, mu: float):
-        """C(τ), from C' = −√W with W = 2∫ (μ²c − G) dc from C(∞) to C.
+    def _decay(
+        self, q: float, low: float, mu: float
+    ) -> tuple[Float[np.ndarray, " points"], Correlation]:
+        """Times τ up to the decay, and C(τ), from C' = −√W with W = 2∫ (μ²c − G) dc from C(∞) to C.
 
-        In u = √(q − C) = √(q − C(∞)) (1 − e^{−s}) the time dτ/ds = 2u u'(s)/√W is smooth, and it is integrated.
+        With u = √(q − C) = √(q − C(∞)) (1 − e^{−s}), dτ/ds = 2u u'(s)/√W is a smooth function of s and is integrated.
         """
         end = np.log(2 / DECAYED)
         edges = np.linspace(0.0, end, PANELS + 1)
@@ -309,24 +338,24 @@ class _Stationary:
         size = np.sqrt(q - low)
         u = -size * np.expm1(-s)
         C = q - u**2
-        # From the nearer end, so that no digits are lost.
+        # Integrate from the nearer end, so that no digits are lost.
         near = (q + low) / 2 < C
         W = np.where(near, -2 * self.work(C, q, mu), 2 * self.work(low, C, mu))
         pieces = width / 2 * np.sum(weights * 2 * u * size * np.exp(-s) / np.sqrt(W), axis=1)
         tau = np.concatenate([[0.0], np.cumsum(pieces)])
         inverse = make_interp_spline(tau, edges, k=5)
 
-        def correlation(t):
+        def correlation(t: np.ndarray) -> np.ndarray:
             return q - (size * np.expm1(-inverse(t))) ** 2
 
         return np.linspace(0.0, tau[-1], 401), correlation
 
-    def _lyapunov(self, C, end: float, mu: float) -> float:
-        """λ from the lowest level on two grids of the half line, extrapolated; the error of one is of order step²."""
+    def _lyapunov(self, C: Correlation, end: float, mu: float) -> float:
+        """λ from the lowest level, extrapolated from two grids of the half line, whose error is of order step²."""
         levels = [self._level(C, end, n) for n in (LEVELS, 2 * LEVELS)]
         return float(np.sqrt(richardson(levels, orders=(2,)).values)) - mu
 
-    def _level(self, C, end: float, n: int) -> float:
+    def _level(self, C: Correlation, end: float, n: int) -> float:
         """The largest eigenvalue of ∂² + ∂_1G(C(τ)) for even functions on (−end, end)."""
         step = end / n
         tau = step * (np.arange(n) + 0.5)

@@ -139,10 +139,10 @@ class NeuralODE(Network):
 
     def _check_fields(self) -> None:
         if self.field.two_states != (self.delay is not None):
-            given = self.field if self.delay is None else self.delay
+            value = self.field if self.delay is None else self.delay
             name = "field" if self.delay is None else "delay"
             allowed = "a field of two states (s is the second) goes with a delay, and a delay with such a field"
-            raise ProblemError(f"NeuralODE.{name}", given, allowed)
+            raise ProblemError(f"NeuralODE.{name}", value, allowed)
         if self.driven is None:
             if self.driver_loss:
                 allowed = "must be 0 where no second system is driven"

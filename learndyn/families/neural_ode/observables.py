@@ -1,7 +1,8 @@
-"""The observables of neural ODEs, the same for the limit and finite systems, and where they are recorded."""
+"""The observables of neural ODEs, for the limit and for finite systems alike, and checks of `inference_steps`."""
 
 import itertools
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from learndyn.core.curves import Quantity, Table
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.problem.checks import whole
+from learndyn.problem.problem import Problem
 
 STUDENT = ("inference_step", "inference_time", "inference_time2")
 MIXED = ("inference_step", "inference_time", "teacher_time")
@@ -48,32 +50,38 @@ TABLE: Table = (
     Quantity("R_px", MIXED, "response of the adjoint p_n to what produces x_n'"),
 )
 ALONG: Table = tuple(quantity for quantity in TABLE if "inference_step" in quantity.axes)
-"""What is measured along the flow, at the training steps that a method asks for."""
+"""The observables along the flow, recorded at the `inference_steps` of a method."""
 
 
 def none_reached(units: int, teacher_units: int) -> dict[str, np.ndarray]:
-    """The observables of a training that diverges at its start: of no steps."""
+    """The observables of a training that diverges before its first state: arrays over no steps."""
     sizes = {"step": 0, "step2": 0, "unit": units, "unit2": units, "teacher_unit": teacher_units}
     of_training = [quantity for quantity in TABLE if quantity not in ALONG]
-    return {one.name: np.zeros([sizes[axis] for axis in one.axes]) for one in of_training}
+    return {
+        quantity.name: np.zeros([sizes[axis] for axis in quantity.axes]) for quantity in of_training
+    }
 
 
 def labels(pair: FlowPair, inference_steps: Sequence[int]) -> dict[str, np.ndarray]:
-    """Labels of the axes along the flow: training steps, and inference times nh of the student and the teacher."""
+    """Labels of the axes along the flow: training steps, and the times nh of the student and the teacher."""
     h = float(pair.student.step)
     student, teacher = (h * np.arange(n + 1) for n in (pair.student.steps, pair.teacher_steps))
-    found = {"inference_step": np.asarray(inference_steps, dtype=int)}
-    found |= {"inference_time": student, "inference_time2": student}
-    return found | {"teacher_time": teacher, "teacher_time2": teacher}
+    return {
+        "inference_step": np.asarray(inference_steps, dtype=int),
+        "inference_time": student,
+        "inference_time2": student,
+        "teacher_time": teacher,
+        "teacher_time2": teacher,
+    }
 
 
-def inference_steps(value, name: str) -> tuple[int, ...]:
-    """A check of a field: training steps, in increasing order, at which the course of an inference is recorded."""
+def inference_steps(value: Any, name: str) -> tuple[int, ...]:
+    """Check the field `inference_steps`: training steps in increasing order."""
     allowed = "must be a list of training steps in increasing order, whole numbers of at least 0"
     if isinstance(value, str) or not np.iterable(value):
         raise ProblemError(name, value, allowed)
     try:
-        steps = tuple(whole(0)(one, name) for one in value)
+        steps = tuple(whole(0)(step, name) for step in value)
     except ProblemError:
         raise ProblemError(name, value, allowed) from None
     if any(b <= a for a, b in itertools.pairwise(steps)):
@@ -81,12 +89,19 @@ def inference_steps(value, name: str) -> tuple[int, ...]:
     return steps
 
 
-def within_training(method, problem) -> None:
-    """Refuse `inference_steps` of a method that lie after the training, or are asked of stacked systems."""
+class RecordsInference(Protocol):
+    """A method with a field `inference_steps`."""
+
+    @property
+    def inference_steps(self) -> tuple[int, ...]: ...
+
+
+def within_training(method: RecordsInference, problem: Problem) -> None:
+    """Refuse `inference_steps` that lie after the end of training, and any for stacked systems."""
     steps, training = method.inference_steps, problem.training
     if steps and problem.network.driven is not None:
         name = f"{type(method).__name__}.inference_steps"
-        raise ProblemError(name, list(steps), "must be left out where a second system is driven")
+        raise ProblemError(name, list(steps), "must be left out if a second system is driven")
     if steps and steps[-1] > training.steps:
         name = f"{type(method).__name__}.inference_steps"
         allowed = f"must lie between 0 and {training.steps}, the length of the training"

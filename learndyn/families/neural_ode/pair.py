@@ -1,12 +1,13 @@
-"""Student and teacher flow together: what is counted on their common Euler grid, and how they start."""
+"""Student and teacher together: the counts of their common Euler grid, their initial overlaps, and checks of both."""
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from learndyn.errors import ProblemError
-from learndyn.families.neural_ode.units import Shape, Start, matching_units
+from learndyn.families.neural_ode.units import FlowShape, InitialOverlaps, matching_units
 from learndyn.problem.checks import semidefinite
 from learndyn.problem.part import traced
 from learndyn.problem.problem import Problem
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
     from learndyn.families.neural_ode.network import NeuralODE
 
 
-class Observed(NamedTuple):
-    """What the loss sees: weights of the student's steps (sets × N_s + 1), and the teacher's step for each of them."""
+class ObservedSteps(NamedTuple):
+    """The steps that the loss sees.
 
-    weights: np.ndarray
-    teacher_steps: np.ndarray
+    - `weights`: 1 if the student's step n is observed, else 0, for every set of observation times
+    - `teacher_steps`: the teacher's step n' that is compared with the student's step n
+    """
+
+    weights: Float[np.ndarray, "sets times"]
+    teacher_steps: Int[np.ndarray, " times"]
 
 
 class FlowPair(NamedTuple):
@@ -32,7 +37,7 @@ class FlowPair(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> "FlowPair":
-        """The flows of a problem."""
+        """The student and the teacher of a problem."""
         return cls(problem.network, problem.task)
 
     @property
@@ -44,14 +49,14 @@ class FlowPair(NamedTuple):
 
     @property
     def teacher_windows(self) -> int:
-        """Windows of the teacher."""
+        """W_t: windows of the teacher."""
         return self.student.windows if self.teacher.windows is None else self.teacher.windows
 
     @property
-    def shape(self) -> Shape:
-        """All counts."""
+    def shape(self) -> FlowShape:
+        """The counts of both flows."""
         student = self.student
-        return Shape(
+        return FlowShape(
             systems=1 if student.driven is None else 2,
             neurons=student.neurons,
             teacher_neurons=self.teacher.neurons,
@@ -65,17 +70,17 @@ class FlowPair(NamedTuple):
 
     @property
     def one_unit(self) -> bool:
-        """Whether student and teacher have one control each, without amplitudes: overlaps are then numbers."""
+        """Whether student and teacher have one control each, without amplitudes, so that overlaps are numbers."""
         student = self.student
         several = student.amplitudes is not None or self.teacher.amplitudes is not None
         several = several or student.driven is not None or student.train_amplitudes
         return not several and student.windows == self.teacher_windows == 1
 
-    def start(self) -> Start:
-        """Amplitudes and overlaps at the start.
+    def start(self) -> InitialOverlaps:
+        """Amplitudes and overlaps before training.
 
-        One number for Q is the norm of every control, and controls are then orthogonal; one number for M is the overlap
-        of a student's and a teacher's unit of the same neuron and system whose windows have a time in common.
+        If Q is one number, it is the norm of every control, and the controls are orthogonal. If M is one number, it is
+        the overlap of a student's and a teacher's unit of the same neuron and system whose windows overlap in time.
         """
         shape, student = self.shape, self.student
         U = shape.systems * shape.windows * shape.neurons
@@ -83,7 +88,7 @@ class FlowPair(NamedTuple):
         a = np.ones(1) if student.amplitudes is None else student.amplitudes
         teacher_a = np.ones(1) if self.teacher.amplitudes is None else self.teacher.amplitudes
         Q, M, T = student.initial_norm, student.initial_overlap, self.teacher.overlaps
-        return Start(
+        return InitialOverlaps(
             a=a[np.arange(U) % len(a)],
             Q=Q * np.eye(U) if np.ndim(Q) == 0 else Q,
             M=M * matching_units(shape) if np.ndim(M) == 0 else M,
@@ -91,12 +96,12 @@ class FlowPair(NamedTuple):
             teacher_a=teacher_a[np.arange(V) % len(teacher_a)],
         )
 
-    def observed(self) -> Observed:
-        """The observed steps: the end, or what the teacher's `observations` say."""
+    def observed(self) -> ObservedSteps:
+        """The steps that the loss sees: the end, or those of the teacher's `observations`."""
         N, N_t, h = self.student.steps, self.teacher_steps, self.student.step
         observations = self.teacher.observations
         if observations is None:
-            return Observed(np.eye(N + 1)[-1:], np.full(N + 1, N_t))
+            return ObservedSteps(np.eye(N + 1)[-1:], np.full(N + 1, N_t))
         weights = np.zeros((len(observations.times), N + 1))
         teacher_steps = np.zeros(N + 1, dtype=int)
         for row, times in zip(weights, observations.times, strict=True):
@@ -110,10 +115,10 @@ class FlowPair(NamedTuple):
                     )
                     raise ProblemError("data.task.observations.times", t, allowed)
                 row[round(n)], teacher_steps[round(n)] = 1.0, round(n_t)
-        return Observed(weights, teacher_steps)
+        return ObservedSteps(weights, teacher_steps)
 
     def check(self) -> None:
-        """Refuse a teacher whose times do not lie on the student's Euler grid, and overlaps that do not fit."""
+        """Refuse teachers whose times are not on the student's Euler grid, and overlaps that do not fit."""
         if self.teacher.time is not None:
             self.student.on_grid("data.task.time", self.teacher.time, 1)
         if self.teacher_steps % self.teacher_windows:
@@ -123,6 +128,7 @@ class FlowPair(NamedTuple):
         self._check_overlaps()
 
     def _check_overlaps(self) -> None:
+        """Refuse overlaps of a wrong shape, and overlaps that no vectors have."""
         student = self.student
         if any(map(traced, (student.initial_overlap, student.initial_norm, self.teacher.overlaps))):
             return
@@ -153,7 +159,7 @@ class FlowPair(NamedTuple):
 
 
 def steps_are_correlated(problem: Problem) -> bool:
-    """Whether training steps are correlated; the theory then needs all pairs of steps, not two numbers a step."""
+    """Whether training steps are correlated, so that the theory needs all pairs of steps."""
     if isinstance(problem.data, Dataset):
         return True
     network = problem.network

@@ -1,35 +1,39 @@
-"""Perfect recovery of the teacher's control, and at which learning rates it is stable."""
+"""Perfect recovery of the teacher's control, and the learning rates at which it is stable."""
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.limit.epoch import epoch
-from learndyn.families.neural_ode.limit.overlap_map import Rule, moved
-from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of
+from learndyn.families.neural_ode.limit.flow_numbers import FlowNumbers, Overlaps, flow_of
+from learndyn.families.neural_ode.limit.overlap_map import UpdateRule, moved
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.pair import FlowPair, steps_are_correlated
 from learndyn.numerics.precision import float64
 from learndyn.numerics.root import root_between
 from learndyn.problem.part import traced
+from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import Schedule
 from learndyn.problem.supplies import Stream
 
 LARGEST, POINTS = 1e6, 400
-"""Rates are looked at up to this many times that of the slowest mode, at so many points a decade."""
+"""The edge of stability is searched up to `LARGEST` times 1/|J_1|, with this many `POINTS` per decade."""
 
 
 class Recovery(NamedTuple):
-    """How θ returns to θ*: deviations (Q − 1, m − 1) are multiplied by a matrix with these eigenvalues at every step.
+    """How θ returns to θ*: every step multiplies the deviations (Q − 1, m − 1) by a matrix.
 
-    `spectral_radius` is the largest of them in size; recovery is stable where it is below 1. `largest_rate` is the rate
-    up to which it is, 0 if it is unstable at small rates too.
+    - `eigenvalues`: those of the matrix
+    - `spectral_radius`: the largest of their absolute values; recovery is stable if it is below 1
+    - `largest_rate`: the rate η up to which recovery is stable; 0 if it is unstable at small rates too
     """
 
     eigenvalues: np.ndarray
@@ -37,11 +41,11 @@ class Recovery(NamedTuple):
     largest_rate: float
 
 
-def recovery(problem) -> Recovery:
+def recovery(problem: Problem) -> Recovery:
     """The stability of θ = θ* for a neural ODE on fresh trajectories, at the problem's learning rate.
 
     The map of (Q, m) is a polynomial of degree two in the rate η, and so is its Jacobian at (1, 1),
-    J = 1 + ηJ_1 + η²J_2. A stable rate can still diverge from a start far away.
+    J = 1 + ηJ_1 + η²J_2. At a stable rate, training can still diverge from an initial state far away.
     """
     network, data, training = problem.network, problem.data, problem.training
     if not isinstance(network, NeuralODE) or not isinstance(data, Stream):
@@ -85,12 +89,14 @@ def recovery(problem) -> Recovery:
 
 
 @eqx.filter_jit
-def _jacobian(flow, batch, eta):
+def _jacobian(
+    flow: FlowNumbers, batch: Float[Array, ""], eta: Float[Array, ""]
+) -> Float[Array, "2 2"]:
     """∂(Q', m')/∂(Q, m) at Q = m = 1."""
     x = teacher_of(flow)
-    rule = Rule(jnp.zeros(()), batch)
+    rule = UpdateRule(jnp.zeros(()), batch)
 
-    def step(state):
+    def step(state: Float[Array, " 2"]) -> Float[Array, " 2"]:
         now = Overlaps(jnp.ones(1), state[0][None, None], state[1][None, None])
         after = moved(flow, epoch(flow, x, now), now, eta, rule)[0]
         return jnp.stack([after.Q[0, 0], after.M[0, 0]])
@@ -98,8 +104,8 @@ def _jacobian(flow, batch, eta):
     return jax.jacfwd(step)(jnp.ones(2))
 
 
-def _edge(radius, linear) -> float:
-    """The smallest η > 0 at which the radius is 1, from a fine grid and bisection."""
+def _edge(radius: Callable[[float], float], linear: Float[np.ndarray, "2 2"]) -> float:
+    """The smallest η > 0 at which the radius is 1; `linear` is J_1."""
     slowest = float(np.max(np.linalg.eigvals(linear).real))
     if slowest >= 0:
         return 0.0

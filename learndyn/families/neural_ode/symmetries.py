@@ -1,20 +1,23 @@
-"""Exact symmetries of the start of a neural ODE, which its limit never leaves.
+"""Exact symmetries of the initial state of a neural ODE, which its limit never breaks.
 
 A control θ_u with its amplitude a_u is a unit in the sense of `learndyn.core.unit_symmetries`. The field is even in the
-control where G(q, m) is even in m, and odd where G is odd.
+control if G(q, m) is even in m, and odd if G is odd in m.
 """
 
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.unit_symmetries import Units, moved, possible, symmetries
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Shape
+from learndyn.families.neural_ode.units import FlowShape
+from learndyn.problem.problem import Problem
 
 WORDS = {
     "even": "the field is even in the control",
@@ -23,8 +26,8 @@ WORDS = {
 }
 
 
-def symmetric_start(problem) -> SymmetricStart | None:
-    """The symmetries of a problem's start, or None."""
+def symmetric_start(problem: Problem) -> SymmetricStart | None:
+    """The symmetries of a problem's initial state; None if it has none."""
     pair = FlowPair.of(problem)
     network = pair.student
     fields = (network.field,) if network.driven is None else (network.field, network.driven)
@@ -42,50 +45,51 @@ def symmetric_start(problem) -> SymmetricStart | None:
             (start.Q, start.T), (start.a, start.teacher_a), counts, strict=True
         )
     )
-    found = symmetries(student, teacher, start.M, WORDS)
-    if not found:
+    start_symmetries = symmetries(student, teacher, start.M, WORDS)
+    if not start_symmetries:
         return None
 
-    def move(amount: float):
+    def move(amount: float) -> Problem:
+        """The problem with its start moved off the symmetry by this amount."""
         Q, M, a = moved(student, start.T, start.M, amount)
-        given = {"initial_norm": Q, "initial_overlap": M}
+        fields = {"initial_norm": Q, "initial_overlap": M}
         if network.train_amplitudes:
-            given["amplitudes"] = a[: network.neurons]
+            fields["amplitudes"] = a[: network.neurons]
         if pair.one_unit:
-            given |= {"initial_norm": float(Q[0, 0]), "initial_overlap": float(M[0, 0])}
-        return dataclasses.replace(problem, network=dataclasses.replace(network, **given))
+            fields |= {"initial_norm": float(Q[0, 0]), "initial_overlap": float(M[0, 0])}
+        return dataclasses.replace(problem, network=dataclasses.replace(network, **fields))
 
-    return SymmetricStart(found, _states, move)
+    return SymmetricStart(start_symmetries, _states, move)
 
 
-def _groups(shape: Shape, windows: int, neurons: int) -> np.ndarray:
-    """Neurons of one system and window can be exchanged if they share their field."""
+def _groups(shape: FlowShape, windows: int, neurons: int) -> Int[np.ndarray, " units"]:
+    """The group of every unit: neurons of one system and window can be exchanged if they share their field."""
     if shape.own_fields:
         return np.arange(shape.systems * windows * neurons)
     return np.repeat(np.arange(shape.systems * windows), neurons)
 
 
 def parity(field: RandomField) -> int:
-    """1 for a field that is even in the control, −1 for an odd one, else 0."""
+    """1 if the field is even in the control, −1 if it is odd, else 0."""
     if not isinstance(field, PolynomialField):
-        return _parity_seen(field)
+        return _parity_on_grid(field)
     c = field.coefficients
     powers = np.flatnonzero(c.reshape(-1, c.shape[-1]).any(axis=0)) % 2
     return 0 if len(set(powers.tolist())) > 1 else 1 - 2 * int(powers[0])
 
 
 @functools.lru_cache(maxsize=256)
-def _parity_seen(field: RandomField) -> int:
-    """The parity, as far as a grid of points shows."""
+def _parity_on_grid(field: RandomField) -> int:
+    """The parity of G on a grid of points."""
     points = np.linspace(-0.97, 1.0, 6)
     q, m, s = (x.ravel() for x in np.meshgrid(points, np.linspace(0.05, 1.0, 6), points))
-    more = (s,) if field.two_states else ()
-    right, left = (np.asarray(field(q, x, *more)) for x in (m, -m))
+    second = s if field.two_states else None
+    right, left = (np.asarray(field(q, x, second)) for x in (m, -m))
     scale = 1e-12 * np.max(np.abs(right))
     return next((sign for sign in (1, -1) if np.all(np.abs(right - sign * left) <= scale)), 0)
 
 
-def _states(arrays) -> np.ndarray:
-    """Q, m and amplitudes at all records."""
-    some = [arrays[name] for name in ("Q", "m", "a")]
-    return np.concatenate([x.reshape(len(x), math.prod(x.shape[1:])) for x in some], axis=1)
+def _states(arrays: Mapping[str, np.ndarray]) -> Float[np.ndarray, "records order_parameters"]:
+    """Q, m and a at all recorded steps, as one vector for each."""
+    parts = [arrays[name] for name in ("Q", "m", "a")]
+    return np.concatenate([x.reshape(len(x), math.prod(x.shape[1:])) for x in parts], axis=1)

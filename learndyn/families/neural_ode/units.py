@@ -1,13 +1,14 @@
 """Which control acts where and when in a neural ODE: its units.
 
 A *unit* is a control θ_u with an amplitude a_u. A neuron i of a system has one unit in each window of time; two
-stacked systems have units of their own. Units are numbered system by system, in it window by window, in it neuron by
-neuron. The drift of a system with h neurons at step n is Σ_i (a_u/h) r_f(i)(state, θ_u) with u = `index[i, n]`.
+stacked systems have units of their own. Units are numbered by system, then by window, then by neuron. The drift of
+a system with h neurons at step n is Σ_i (a_u/h) r_f(i)(state, θ_u) with u = `index[i, n]`.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from learndyn.families.neural_ode.fields import RandomField
 
@@ -15,15 +16,19 @@ if TYPE_CHECKING:
     from learndyn.families.neural_ode.network import NeuralODE
 
 
-class Units(NamedTuple):
-    """The units of one flow: `index` (neurons × steps) and the label of each neuron's field in `fields_of`."""
+class FlowUnits(NamedTuple):
+    """The units of one flow.
 
-    index: np.ndarray
+    - `index`: the unit u of neuron i at step n
+    - `labels`: the number of each neuron's field in the list `fields_of`
+    """
+
+    index: Int[np.ndarray, "h N"]
     labels: tuple[int, ...]
 
     @property
     def neurons(self) -> int:
-        """h."""
+        """h: neurons of the flow."""
         return len(self.labels)
 
     @property
@@ -38,30 +43,45 @@ class Units(NamedTuple):
 
     @property
     def span(self) -> slice:
-        """The units of the flow, window by window and in it neuron by neuron, among those of all systems."""
+        """Where the units of this flow, by window and then by neuron, stand among those of all systems."""
         first = int(self.index[0, 0])
         return slice(first, first + self.windows * self.neurons)
 
 
-class System(NamedTuple):
-    """One of the stacked systems: the units of its student and of its teacher."""
+class SystemUnits(NamedTuple):
+    """The units of the student and of the teacher in one of the stacked systems."""
 
-    student: Units
-    teacher: Units
-
-
-class Start(NamedTuple):
-    """Amplitudes a_u and a*_v, and overlaps Q = θ_u·θ_u'/d_θ, M = θ_u·θ*_v/d_θ, T = θ*_v·θ*_v'/d_θ, at the start."""
-
-    a: Any
-    Q: Any
-    M: Any
-    T: Any
-    teacher_a: Any
+    student: FlowUnits
+    teacher: FlowUnits
 
 
-class Shape(NamedTuple):
-    """All of a neural ODE that is counted: what two problems must share to be compiled once."""
+class InitialOverlaps(NamedTuple):
+    """Amplitudes and overlaps of all units before training: arrays of NumPy, or of JAX if they are traced.
+
+    - `a`: amplitudes a_u of the student's units
+    - `Q`: overlaps θ_u·θ_u'/d_θ
+    - `M`: overlaps θ_u·θ*_v/d_θ
+    - `T`: overlaps θ*_v·θ*_v'/d_θ
+    - `teacher_a`: amplitudes a*_v of the teacher's units
+    """
+
+    a: Float[Any, " units"]
+    Q: Float[Any, "units units"]
+    M: Float[Any, "units teacher_units"]
+    T: Float[Any, "teacher_units teacher_units"]
+    teacher_a: Float[Any, " teacher_units"]
+
+
+class FlowShape(NamedTuple):
+    """The counts of a neural ODE: problems that share them can share compiled code.
+
+    - `systems`: 1, or 2 if a second system is driven
+    - `neurons`, `teacher_neurons`: h_s and h_t
+    - `own_fields`: whether every neuron has a field of its own
+    - `windows`, `teacher_windows`: W_s and W_t, windows of time
+    - `steps`, `teacher_steps`: N_s and N_t, Euler steps
+    - `delay`: Δ in Euler steps, or None
+    """
 
     systems: int
     neurons: int
@@ -75,14 +95,14 @@ class Shape(NamedTuple):
 
     @property
     def labels(self) -> int:
-        """Fields of one system."""
+        """The number of fields of one system."""
         return max(self.neurons, self.teacher_neurons) if self.own_fields else 1
 
 
-def systems(shape: Shape) -> list[System]:
-    """The system, or the driver and the driven one."""
+def systems(shape: FlowShape) -> list[SystemUnits]:
+    """The units of the only system, or of the driver and of the system that it drives."""
     return [
-        System(
+        SystemUnits(
             _units(shape, s, shape.neurons, shape.windows, shape.steps),
             _units(shape, s, shape.teacher_neurons, shape.teacher_windows, shape.teacher_steps),
         )
@@ -90,15 +110,16 @@ def systems(shape: Shape) -> list[System]:
     ]
 
 
-def _units(shape: Shape, system: int, neurons: int, windows: int, steps: int) -> Units:
+def _units(shape: FlowShape, system: int, neurons: int, windows: int, steps: int) -> FlowUnits:
+    """The units of a flow in one system."""
     window = np.arange(steps) * windows // steps
     index = (system * windows + window) * neurons + np.arange(neurons)[:, None]
     labels = tuple(system * shape.labels + i * shape.own_fields for i in range(neurons))
-    return Units(index, labels)
+    return FlowUnits(index, labels)
 
 
-def fields_of(network: "NeuralODE", shape: Shape) -> list[RandomField]:
-    """The covariance of the field of every label."""
+def fields_of(network: "NeuralODE", shape: FlowShape) -> list[RandomField]:
+    """The covariance of every field, by label."""
     return [
         field
         for field in (network.field, network.driven)
@@ -107,8 +128,8 @@ def fields_of(network: "NeuralODE", shape: Shape) -> list[RandomField]:
     ]
 
 
-def matching_units(shape: Shape) -> np.ndarray:
-    """1 where a student's and a teacher's unit are of one neuron and system and meet in time, else 0."""
+def matching_units(shape: FlowShape) -> Float[np.ndarray, "units teacher_units"]:
+    """1 if a student's and a teacher's unit share neuron and system, and their windows overlap in time; else 0."""
     W, W_t = shape.windows, shape.teacher_windows
     w, w_t = np.arange(W)[:, None], np.arange(W_t)
     meet = (w * W_t < (w_t + 1) * W) & (w_t * W < (w + 1) * W_t)

@@ -9,9 +9,9 @@ import pytest
 
 import learndyn as ld
 from learndyn.families.neural_ode.limit.epoch import epoch
+from learndyn.families.neural_ode.limit.flow_numbers import Overlaps, flow_of, overlaps_of
 from learndyn.families.neural_ode.limit.memory import Memory
 from learndyn.families.neural_ode.limit.overlap_map import loss_of
-from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of, overlaps_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.numerics.precision import float64

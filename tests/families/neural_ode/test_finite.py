@@ -16,16 +16,16 @@ from learndyn.core.simulate import simulate
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.families.neural_ode.finite.descent import AdjointDescent, memory
 from learndyn.families.neural_ode.finite.flows import (
-    Path,
+    FiniteTrajectories,
     confinement,
     draw_controls,
     lessons,
     sources,
     sphere,
 )
-from learndyn.families.neural_ode.finite.probes import PROBE
+from learndyn.families.neural_ode.finite.measurements import PROBE
 from learndyn.families.neural_ode.finite.tensor_field import TensorField
-from learndyn.families.neural_ode.finite.training_run import Setting, System
+from learndyn.families.neural_ode.finite.training_run import FiniteNeuralODE, FiniteSetup
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.numerics.precision import float64
@@ -71,7 +71,9 @@ def values(found):
 def started(made, size=D, seed=0, method=None):
     """A system that has drawn its field, its controls and nothing else."""
     record = Record.of(made.training)
-    return System(made, Setting.of(made, size), seed, method or AdjointDescent(), record)
+    return FiniteNeuralODE(
+        made, FiniteSetup.of(made, size), seed, method or AdjointDescent(), record
+    )
 
 
 def trained(ensemble, seed):
@@ -181,7 +183,7 @@ def test_the_truncated_adjoint_lacks_exactly_the_slope_of_the_confinement():
     rng = np.random.default_rng(1)
     y, p = 1.3 * sphere(rng, 2, 1, 3, D)
     drifts = [[run.fields[0].at(run.controls.theta[0])]]
-    path = Path(np.stack([y, y]), *(one[None] for one in mu(np.full((1, 3), 1.69))))
+    path = FiniteTrajectories(np.stack([y, y]), *(one[None] for one in mu(np.full((1, 3), 1.69))))
     ends = np.stack([np.zeros_like(p), p])
     true, truncated = (
         flow._replace(true=one).backward(drifts, path, ends)[0] for one in (True, False)
@@ -519,7 +521,7 @@ def test_a_state_that_is_finite_but_huge_ends_the_training(data):
 
 def test_a_system_that_diverges_at_once_stands_beside_one_that_does_not(monkeypatch):
     usual = simulate(problem(), D, 2)
-    monkeypatch.setattr(System, "begin", _begin_unless(0, System.begin))
+    monkeypatch.setattr(FiniteNeuralODE, "begin", _begin_unless(0, FiniteNeuralODE.begin))
     found = simulate(problem(), D, 2)
     assert found.diverged_at == 0
     assert set(found.data) == set(usual.data)

@@ -10,10 +10,10 @@ from learndyn.core.simulate import simulate
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.finite.descent import AdjointDescent, memory
 from learndyn.families.neural_ode.finite.flows import draw_controls, gradients
-from learndyn.families.neural_ode.finite.probes import Observer
+from learndyn.families.neural_ode.finite.measurements import Observer
 from learndyn.families.neural_ode.finite.tensor_field import TensorField
-from learndyn.families.neural_ode.finite.training_run import Setting, System
-from learndyn.families.neural_ode.units import Start
+from learndyn.families.neural_ode.finite.training_run import FiniteNeuralODE, FiniteSetup
+from learndyn.families.neural_ode.units import InitialOverlaps
 from learndyn.problem.supplies import Dataset, Stream
 from learndyn.problem.tasks import Observations, TeacherFlow
 from tests import problems
@@ -49,7 +49,9 @@ def curves(made, size=D, seed=0, **options):
 
 def started(made, seed=0):
     """A system that has drawn its fields, its controls and nothing else."""
-    return System(made, Setting.of(made, D), seed, AdjointDescent(), Record.of(made.training))
+    return FiniteNeuralODE(
+        made, FiniteSetup.of(made, D), seed, AdjointDescent(), Record.of(made.training)
+    )
 
 
 def same(found, expected, names=None):
@@ -261,7 +263,7 @@ def test_controls_have_exactly_their_overlaps(units, d_theta):
     rng = np.random.default_rng(units)
     root = rng.standard_normal((units + 3, 20))
     G = root @ root.T / 20
-    start = Start(None, G[:units, :units], G[:units, units:], G[units:, units:], None)
+    start = InitialOverlaps(None, G[:units, :units], G[:units, units:], G[units:, units:], None)
     star, theta = draw_controls(start, d_theta, rng)
     drawn = np.concatenate([theta, star])
     # Gram–Schmidt loses as many digits as the condition number of a few random vectors has.
@@ -271,7 +273,7 @@ def test_controls_have_exactly_their_overlaps(units, d_theta):
 @pytest.mark.bitwise
 def test_controls_that_should_be_equal_are_equal():
     same_of_all = np.ones((3, 3))
-    start = Start(None, same_of_all, 0.4 * np.ones((3, 2)), np.ones((2, 2)), None)
+    start = InitialOverlaps(None, same_of_all, 0.4 * np.ones((3, 2)), np.ones((2, 2)), None)
     star, theta = draw_controls(start, 8, np.random.default_rng(0))
     np.testing.assert_array_equal(star[0], star[1])
     np.testing.assert_array_equal(theta[0], theta[1])

@@ -11,7 +11,7 @@ from learndyn.core.record import Record
 from learndyn.core.simulate import simulate
 from learndyn.families.neural_ode.finite.descent import AdjointDescent
 from learndyn.families.neural_ode.finite.flows import sphere
-from learndyn.families.neural_ode.finite.training_run import Setting, System
+from learndyn.families.neural_ode.finite.training_run import FiniteNeuralODE, FiniteSetup
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.problem.schedules import PerStep
 from learndyn.problem.supplies import Dataset, Stream
@@ -67,7 +67,9 @@ def curves(made, seed):
 
 def started(made, seed):
     """A system that has drawn its fields, its controls and nothing else."""
-    return System(made, Setting.of(made, D), seed, AdjointDescent(), Record.of(made.training))
+    return FiniteNeuralODE(
+        made, FiniteSetup.of(made, D), seed, AdjointDescent(), Record.of(made.training)
+    )
 
 
 def mu(q):

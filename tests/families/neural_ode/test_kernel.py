@@ -10,11 +10,11 @@ import pytest
 
 import learndyn as ld
 from learndyn.families.neural_ode.limit.epoch import epoch
+from learndyn.families.neural_ode.limit.flow_numbers import Overlaps, flow_of
 from learndyn.families.neural_ode.limit.kernel import kernel_of
-from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Shape, systems
+from learndyn.families.neural_ode.units import FlowShape, systems
 from learndyn.numerics.precision import float64
 
 ROUNDING = 1e-12
@@ -114,7 +114,7 @@ def test_the_sums_are_those_of_plain_loops(shape, states, form, side):
     """Amplitudes of both signs, overlaps that are not symmetric, and responses that depend on both times."""
     neurons, teacher_neurons, windows, teacher_windows, own, count = SHAPES[shape]
     system = systems(
-        Shape(
+        FlowShape(
             systems=count,
             neurons=neurons,
             teacher_neurons=teacher_neurons,

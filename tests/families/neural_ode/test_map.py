@@ -11,8 +11,8 @@ import learndyn as ld
 from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.families.neural_ode.limit.epoch import epoch
+from learndyn.families.neural_ode.limit.flow_numbers import Overlaps, flow_of
 from learndyn.families.neural_ode.limit.overlap_map import inference
-from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.numerics.precision import float64

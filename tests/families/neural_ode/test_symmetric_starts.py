@@ -9,8 +9,8 @@ import pytest
 
 import learndyn as ld
 from learndyn.families.neural_ode.limit.epoch import epoch
-from learndyn.families.neural_ode.limit.overlap_map import Rule, moved
-from learndyn.families.neural_ode.limit.setting import Overlaps, flow_of, overlaps_of
+from learndyn.families.neural_ode.limit.flow_numbers import Overlaps, flow_of, overlaps_of
+from learndyn.families.neural_ode.limit.overlap_map import UpdateRule, moved
 from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.symmetries import parity, symmetric_start
@@ -53,7 +53,7 @@ def test_the_map_has_every_symmetry_that_is_named(name):
 
         @jax.jit
         def after(now):
-            return moved(flow, epoch(flow, teacher, now), now, 0.1, Rule(0.0, 1.0), 0.1)[0]
+            return moved(flow, epoch(flow, teacher, now), now, 0.1, UpdateRule(0.0, 1.0), 0.1)[0]
 
         def flat(now):
             return np.concatenate([np.ravel(part) for part in (now.Q, now.M, now.a)])

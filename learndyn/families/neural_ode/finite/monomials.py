@@ -1,10 +1,11 @@
-"""Monomials of a state or control, weighted such that ψ_k(x)·ψ_k(x') = (x·x'/n)^k; vectors are rows."""
+"""Monomials of a state or control, weighted so that ψ_k(x)·ψ_k(x') = (x·x'/n)^k; vectors are rows."""
 
 import functools
 import itertools
 import math
 
 import numpy as np
+from jaxtyping import Float, Int
 
 
 class Monomials:
@@ -33,7 +34,7 @@ class Monomials:
         self.raised = np.searchsorted(codes, _codes(np.sort(raised, axis=-1), n))
         self.slope = np.sqrt(k * np.sum(raised == added[..., None], axis=-1) / n)
 
-    def __call__(self, x):
+    def __call__(self, x: Float[np.ndarray, "rows n"]) -> Float[np.ndarray, "rows monomials"]:
         """ψ_k for every row x."""
         if self.order == 0:
             return np.ones((len(x), 1))
@@ -41,7 +42,9 @@ class Monomials:
             return x * self.scale
         return self.lower(x)[:, self.parent] * x[:, self.last] * self.ratio
 
-    def pullback(self, x, c):
+    def pullback(
+        self, x: Float[np.ndarray, "rows n"], c: Float[np.ndarray, "rows monomials"]
+    ) -> Float[np.ndarray, "rows n"]:
         """∇_x Σ_α c_α ψ_α(x) for every row x and its row c."""
         if self.order == 0:
             return np.zeros_like(x)
@@ -49,23 +52,23 @@ class Monomials:
             return c * self.scale
         lower = self.lower(x)
         rows = zip(lower, c, strict=True)
-        return np.stack([(one[self.raised] * self.slope) @ psi for psi, one in rows])
+        return np.stack([(c_row[self.raised] * self.slope) @ psi for psi, c_row in rows])
 
 
-def _letters(n: int, k: int) -> np.ndarray:
-    """The multi-indices of order k as their variables in increasing order, a row each, rows in increasing order."""
+def _letters(n: int, k: int) -> Int[np.ndarray, "monomials k"]:
+    """The multi-indices of order k: a row holds its variables in increasing order, and rows increase, too."""
     flat = itertools.chain.from_iterable(itertools.combinations_with_replacement(range(n), k))
     return np.fromiter(flat, dtype=np.intp).reshape(-1, k)
 
 
-def _codes(letters, n: int):
-    """A number for every multi-index, which increases with its row in `_letters`."""
+def _codes(letters: Int[np.ndarray, "... k"], n: int) -> Int[np.ndarray, "..."]:
+    """A number for every multi-index; it increases with the row in `_letters`."""
     return letters @ (n ** np.arange(letters.shape[-1])[::-1])
 
 
 @functools.lru_cache(maxsize=16)
 def monomials(variables: int, order: int) -> Monomials:
-    """The monomials of an order, kept because all seeds use the same."""
+    """The monomials of an order, cached because all seeds use the same."""
     return Monomials(variables, order)
 
 
@@ -76,14 +79,16 @@ class Features:
         self.monomials = [monomials(d, order) for order in orders]
         self.constant = not any(orders)
 
-    def __call__(self, *states):
+    def __call__(self, *states: Float[np.ndarray, "rows d"]) -> Float[np.ndarray, "rows features"]:
         """The features of every row."""
         if len(states) == 1:
             return self.monomials[0](states[0])
-        x, z = (psi(one) for psi, one in zip(self.monomials, states, strict=True))
+        x, z = (psi(state) for psi, state in zip(self.monomials, states, strict=True))
         return (x[:, :, None] * z[:, None]).reshape(len(x), -1)
 
-    def pullback(self, c, *states) -> list[np.ndarray]:
+    def pullback(
+        self, c: Float[np.ndarray, "rows features"], *states: Float[np.ndarray, "rows d"]
+    ) -> list[Float[np.ndarray, "rows d"]]:
         """The gradient of Σ_α c_α feature_α in each of the states, for every row."""
         if len(states) == 1:
             return [self.monomials[0].pullback(states[0], c)]
@@ -96,5 +101,5 @@ class Features:
 
 @functools.lru_cache(maxsize=16)
 def features(d: int, orders: tuple[int, ...]) -> Features:
-    """The features of some orders, kept because they are made in every step."""
+    """The features of these orders, cached because every step uses them."""
     return Features(d, orders)

@@ -1,24 +1,27 @@
-"""One finite neural ODE in training, step by step, and what is recorded of it.
+"""One finite neural ODE in training, step by step, and its observables.
 
-Starts have |z|² = d, and the controls of all units the overlaps of the start, exactly at every size. Fields, controls,
-starts, the three noises, test trajectories, the directions of responses and masks have random generators of their own,
-those of tests and responses a new one for every step; so recording does not change a seed's curve.
+Starts have |z|² = d, and the controls of all units have the initial overlaps, both exactly at every size. Fields,
+controls, starts, the three noises, test trajectories, the directions of responses and masks have random generators of
+their own, and those of tests and responses are new at every step; so recording does not change a seed's curve.
 """
 
 import contextlib
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from learndyn.core.divergence import diverged
-from learndyn.core.progressing import Diverged, Products, StepByStep
+from learndyn.core.progressing import Diverged, Products, Report, StepByStep
 from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.fields import PolynomialField
 from learndyn.families.neural_ode.finite.flows import (
-    Controls,
-    Flow,
-    Piece,
+    EulerFlow,
+    FiniteControls,
+    FlowPiece,
+    States,
     draw_controls,
     drifts_of,
     gradients,
@@ -27,16 +30,26 @@ from learndyn.families.neural_ode.finite.flows import (
     sources,
     sphere,
 )
-from learndyn.families.neural_ode.finite.probes import Lesson, Observer, correlations, responses
+from learndyn.families.neural_ode.finite.measurements import (
+    Observer,
+    StepTrajectories,
+    correlations,
+    responses,
+)
 from learndyn.families.neural_ode.finite.tensor_field import TensorField
-from learndyn.families.neural_ode.limit.setting import RULE
+from learndyn.families.neural_ode.limit.flow_numbers import RULE
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.observables import ALONG, labels, none_reached
 from learndyn.families.neural_ode.pair import FlowPair
-from learndyn.families.neural_ode.units import Shape, Start, fields_of, systems
+from learndyn.families.neural_ode.units import FlowShape, InitialOverlaps, fields_of, systems
+from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import as_schedule
 from learndyn.problem.supplies import Dataset
+from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import rates
+
+if TYPE_CHECKING:
+    from learndyn.families.neural_ode.finite.descent import AdjointDescent
 
 TEST_TRAJECTORIES = 4
 """A test loss is the mean over at least this many trajectories."""
@@ -46,81 +59,103 @@ GENERATORS = (
 )
 
 
-def bounded(*states) -> bool:
-    """Whether |x|²/d of all states is finite and at most `DIVERGED`."""
+def bounded(*states: States) -> bool:
+    """Whether |x|²/d is finite and at most `DIVERGED` for all states."""
     return not any(np.any(diverged(np.mean(x**2, axis=-1))) for x in states)
 
 
-def coefficients_of(network: NeuralODE, shape: Shape) -> list[np.ndarray]:
-    """The coefficients of the field of every label."""
-    found = []
-    for one in fields_of(network, shape):
-        if not isinstance(one, PolynomialField):
-            name = "driven" if one is network.driven else "field"
+def coefficients_of(network: NeuralODE, shape: FlowShape) -> list[np.ndarray]:
+    """The coefficients of every field, by label."""
+    coefficients = []
+    for field in fields_of(network, shape):
+        if not isinstance(field, PolynomialField):
+            name = "driven" if field is network.driven else "field"
             allowed = "finite systems are drawn from coefficients: give them as a PolynomialField"
-            raise ProblemError(f"network.{name}", one, allowed)
-        found.append(one.coefficients)
-    return found
+            raise ProblemError(f"network.{name}", field, allowed)
+        coefficients.append(field.coefficients)
+    return coefficients
 
 
-class Setting(NamedTuple):
-    """What the systems of all seeds share."""
+class FiniteSetup(NamedTuple):
+    """What the systems of all seeds share.
+
+    - `d`, `d_theta`: dimensions of states and controls
+    - `flow`: how states and adjoints move
+    - `observer`: the losses
+    - `coefficients`: those of every field
+    - `student`, `teacher`: the pieces of both flows, for each system
+    - `start`: amplitudes and overlaps before training
+    """
 
     d: int
     d_theta: int
-    flow: Flow
+    flow: EulerFlow
     observer: Observer
     coefficients: list[np.ndarray]
-    student: list[list[Piece]]
-    teacher: list[list[Piece]]
-    start: Start
+    student: list[list[FlowPiece]]
+    teacher: list[list[FlowPiece]]
+    start: InitialOverlaps
 
     @classmethod
-    def of(cls, problem, d: int) -> "Setting":
-        """The setting of a problem at a size."""
+    def of(cls, problem: Problem, d: int) -> "FiniteSetup":
+        """The setup of a problem with states of dimension d."""
         network, pair = problem.network, FlowPair.of(problem)
-        d_theta = round(network.control_ratio * d)
-        shared = (Flow.of(network), Observer(problem), coefficients_of(network, pair.shape))
-        both = zip(*systems(pair.shape), strict=True)
-        student, teacher = ([pieces(one) for one in some] for some in both)
-        return cls(d, d_theta, *shared, student, teacher, pair.start())
+        units = systems(pair.shape)
+        return cls(
+            d=d,
+            d_theta=round(network.control_ratio * d),
+            flow=EulerFlow.of(network),
+            observer=Observer(problem),
+            coefficients=coefficients_of(network, pair.shape),
+            student=[pieces(system.student) for system in units],
+            teacher=[pieces(system.teacher) for system in units],
+            start=pair.start(),
+        )
 
 
-class System(StepByStep):
-    """One system in training, whose states on a `record` are expected to be kept.
+class FiniteNeuralODE(StepByStep):
+    """One finite neural ODE in training.
 
-    What a `method` measures along the flow may come after the last of them: training then goes on.
+    If the `method` measures along the flow at steps after the end of the `record`, training goes on up to these.
     """
 
     changeable = RULE
 
-    def __init__(self, problem, setting: Setting, seed: int, method, record: Record):
+    def __init__(
+        self,
+        problem: Problem,
+        setup: FiniteSetup,
+        seed: int,
+        method: "AdjointDescent",
+        record: Record,
+    ):
         super().__init__(len(record))
         self.last = int(record.last)
-        self.problem, self.setting, self.method = problem, setting, method
-        self.d, self.flow, self.observer = setting.d, setting.flow, setting.observer
+        self.problem, self.setup, self.method = problem, setup, method
+        self.d, self.flow, self.observer = setup.d, setup.flow, setup.observer
         children = np.random.SeedSequence(seed).spawn(len(GENERATORS))
         self.sequences: dict[str, np.random.SeedSequence] = dict(
             zip(GENERATORS, children, strict=True)
         )
         self.rngs = {
-            name: np.random.Generator(np.random.SFC64(one)) for name, one in self.sequences.items()
+            name: np.random.Generator(np.random.SFC64(sequence))
+            for name, sequence in self.sequences.items()
         }
-        d_theta, start = setting.d_theta, setting.start
+        d_theta, start = setup.d_theta, setup.start
         self.fields = [
-            TensorField.draw(one, self.d, d_theta, self.rngs["field"])
-            for one in setting.coefficients
+            TensorField.draw(coefficients, self.d, d_theta, self.rngs["field"])
+            for coefficients in setup.coefficients
         ]
         self.star, theta = draw_controls(start, d_theta, self.rngs["controls"])
-        self.controls = Controls(theta, np.array(start.a, dtype=float))
-        star = Controls(self.star, np.array(start.teacher_a, dtype=float))
-        self.teacher = drifts_of(self.fields, setting.teacher, star)
-        # A fresh batch is its own test: it was never trained on.
+        self.controls = FiniteControls(theta, np.array(start.a, dtype=float))
+        star = FiniteControls(self.star, np.array(start.teacher_a, dtype=float))
+        self.teacher = drifts_of(self.fields, setup.teacher, star)
+        # A batch of fresh trajectories is also its own test, because nothing was trained on it.
         self.trained = isinstance(problem.data, Dataset) or problem.task.chained
         self.visible = self.trained or problem.task.observations is not None
         responses = {"R_yy", "R_py", "R_px"} if method.responses else set()
         if self.trained:
-            # A source in a reused trajectory acts in all steps that use it; the probes act in one.
+            # A source in a reused trajectory acts in all steps that use it, but probes act in one step only.
             responses.discard("R_px")
         lengths = labels(FlowPair.of(problem), method.inference_steps)
         self.inference = {
@@ -131,55 +166,67 @@ class System(StepByStep):
         self.lessons = lessons(problem, self.flow, self.teacher, self.d, self.rngs)
         self.eta = rates_of(problem.training, problem.training.steps)
 
-    def begin(self):
+    def begin(self) -> None:
         self._look(0)
 
     def _at_step(self, name: str, step: int) -> np.random.Generator:
-        """A generator for one step, whatever was drawn at others."""
-        one = self.sequences[name]
-        child = np.random.SeedSequence(one.entropy, spawn_key=(*one.spawn_key, step))
+        """A generator for one step, independent of the draws at other steps."""
+        parent = self.sequences[name]
+        child = np.random.SeedSequence(parent.entropy, spawn_key=(*parent.spawn_key, step))
         return np.random.Generator(np.random.SFC64(child))
 
-    def _student_sources(self, start, rng) -> np.ndarray:
+    def _student_sources(
+        self, start: Float[np.ndarray, "systems trajectories d"], rng: np.random.Generator
+    ) -> States:
+        """The sources of the student's trajectories from these starts."""
         network = self.problem.network
         return sources(start, network.noise, self.flow.h, network.steps, rng)
 
     def _look(self, step: int) -> None:
-        """The trajectories of a step; raises `Diverged`."""
+        """Run the trajectories of a step; raises `Diverged`."""
         self.taught = next(self.lessons)
-        self.student = drifts_of(self.fields, self.setting.student, self.controls)
+        self.student = drifts_of(self.fields, self.setup.student, self.controls)
         self.y_sources = self._student_sources(self.taught.x[0], self.rngs["student"])
         self.y = self.flow.forward(self.student, self.y_sources)
-        self.seen = self.observer.at(step, self.y.x.shape[1:], self.rngs["masks"])
+        self.loss = self.observer.at(step, self.y.x.shape[1:], self.rngs["masks"])
         if not bounded(self.taught.x, self.y.x):
             raise Diverged
         self.p = None
         if step in self.method.inference_steps:
-            # A state whose adjoint diverges is there: only the step after it is not.
+            # If the adjoint diverges, this state still exists: only the next step does not.
             with contextlib.suppress(Diverged):
                 p = self._adjoint()
-                given = (self.taught, self.y_sources, self.y, self.noise, self.seen)
-                self._infer(step, Lesson(self.teacher, self.student, *given), p)
+                trajectories = StepTrajectories(
+                    teacher=self.teacher,
+                    student=self.student,
+                    taught=self.taught,
+                    sources=self.y_sources,
+                    y=self.y,
+                    noise=self.noise,
+                    loss=self.loss,
+                )
+                self._infer(step, trajectories, p)
 
-    def _adjoint(self) -> np.ndarray:
-        """The adjoint of the present step, made once; raises `Diverged`."""
+    def _adjoint(self) -> States:
+        """The adjoint of the present step, computed once; raises `Diverged`."""
         if self.p is None:
             network, flow, y = self.problem.network, self.flow, self.y
-            given = (network.adjoint_noise, flow.h, network.steps, self.rngs["adjoint"])
-            self.noise = sources(np.zeros_like(y.x[0]), *given)[::-1]
-            jumps = self.seen.jumps(self.taught.x, y.x)
+            end = np.zeros_like(y.x[0])
+            rng = self.rngs["adjoint"]
+            self.noise = sources(end, network.adjoint_noise, flow.h, network.steps, rng)[::-1]
+            jumps = self.loss.jumps(self.taught.x, y.x)
             self.p = flow.backward(self.student, y, self.noise + jumps)
         if not np.all(np.isfinite(self.p)):
             raise Diverged
         return self.p
 
-    def step(self):
+    def step(self) -> None:
         self._descend(self.eta[self.now], self.y.x, self._adjoint())
-        if not all(np.all(np.isfinite(one)) for one in self.controls):
+        if not all(np.all(np.isfinite(numbers)) for numbers in self.controls):
             raise Diverged
         self._look(self.now + 1)
 
-    def advance(self, states, report):
+    def advance(self, states: Sequence[float] | np.ndarray, report: Report) -> int:
         reached = super().advance(states, report)
         later = max(self.method.inference_steps, default=0)
         if reached == len(states) and self.now == self.last < later:
@@ -187,22 +234,23 @@ class System(StepByStep):
                 self.move(later, lambda state: report(self.last))
         return reached
 
-    def _descend(self, eta, y, p) -> None:
-        """One step of training, with the rates η and η_a."""
+    def _descend(self, eta: Float[np.ndarray, " 2"], y: States, p: States) -> None:
+        """Make one step of training, with the rates η and η_a."""
         trained = self.problem.network.train_amplitudes
-        given = (self.flow, self.fields, self.setting.student, self.controls)
-        gradient = gradients(*given, y, p, trained)
+        gradient = gradients(
+            self.flow, self.fields, self.setup.student, self.controls, y, p, trained
+        )
         theta, a = self.controls
         keep = 1 - eta[0] * self.problem.training.weight_decay
-        self.controls = Controls(
+        self.controls = FiniteControls(
             keep * theta - eta[0] * gradient.theta,
             a - eta[1] / self.d * gradient.a if trained else a,
         )
 
-    def measure(self):
+    def measure(self) -> dict[str, Any]:
         """Overlaps and losses; raises `Diverged` if a test trajectory does."""
         theta, d_theta = self.controls.theta, self.star.shape[1]
-        found = {
+        observables = {
             "Q": theta @ theta.T / d_theta,
             "m": theta @ self.star.T / d_theta,
             "C_theta": Products(theta),
@@ -210,40 +258,41 @@ class System(StepByStep):
             "test_loss": self._test_loss(),
         }
         if self.visible:
-            found["train_loss"] = self.seen.loss(self.taught.x, self.y.x)
-        return found
+            observables["train_loss"] = self.loss.loss(self.taught.x, self.y.x)
+        return observables
 
     def _test_loss(self) -> float:
+        """The loss of fresh trajectories; raises `Diverged`."""
         data, flow, pair = self.problem.data, self.flow, FlowPair.of(self.problem)
         x, y = self.taught.x, self.y.x
         if self.trained:
             rng = self._at_step("test", self.now)
             count = max(data.batch or data.examples, TEST_TRAJECTORIES)
             start = sphere(rng, len(self.teacher), count, self.d)
-            made = sources(start, pair.teacher.noise, flow.h, pair.teacher_steps, rng)
-            x = flow.forward(self.teacher, made).x
+            x_sources = sources(start, pair.teacher.noise, flow.h, pair.teacher_steps, rng)
+            x = flow.forward(self.teacher, x_sources).x
             y = flow.forward(self.student, self._student_sources(start, rng)).x
             if not bounded(x, y):
                 raise Diverged
         return self.observer.everything.loss(x, y)
 
-    def _infer(self, step: int, lesson: Lesson, p) -> None:
-        """Record correlations, and responses if asked, before a step."""
-        found = correlations(lesson.taught.x, lesson.y.x, p)
+    def _infer(self, step: int, trajectories: StepTrajectories, p: States) -> None:
+        """Record the correlations before a step, and the responses if the method asks for them."""
+        arrays = correlations(trajectories.taught.x, trajectories.y.x, p)
         if self.method.responses:
-            found |= responses(self.flow, lesson, self._at_step("probes", step))
+            arrays |= responses(self.flow, trajectories, self._at_step("probes", step))
+        row = self.method.inference_steps.index(step)
         for name in self.inference:
-            one = found[name]
-            self.inference[name][self.method.inference_steps.index(step)] = one
+            self.inference[name][row] = arrays[name]
 
-    def finish(self, arrays):
+    def finish(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if not arrays:
             arrays = none_reached(len(self.controls.a), len(self.star))
             if not self.visible:
                 del arrays["train_loss"]
         return arrays | self.inference
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         """The controls θ (units × d_θ), amplitudes a, and the teacher's controls."""
         return {
             "theta": self.controls.theta.copy(),
@@ -251,22 +300,22 @@ class System(StepByStep):
             "theta_star": self.star.copy(),
         }
 
-    def sample(self, count):
-        """Trajectories of the teacher that the present step uses: x (inference times × trajectories × d).
+    def sample(self, count: int) -> dict[str, np.ndarray]:
+        """The first `count` of the teacher's trajectories that the present step uses: x (times × trajectories × d).
 
-        In a stack they are those of the first system.
+        With stacked systems, they are those of the first.
         """
         return {"x": self.taught.x[:, 0, :count].copy()}
 
-    def change(self, problem):
+    def change(self, problem: Problem) -> None:
         self.problem = problem
         self.eta = rates_of(problem.training, problem.training.steps)
 
 
-def rates_of(training, steps: int) -> np.ndarray:
-    """The rates η of the controls and η_a of the amplitudes (steps × 2)."""
+def rates_of(training: GradientDescent, steps: int) -> Float[np.ndarray, "steps 2"]:
+    """The rates η of the controls and η_a of the amplitudes, at every step."""
     eta = np.asarray(rates(training, steps), dtype=float)
     if training.readout_learning_rate is None:
         return np.stack([eta, eta], axis=1)
-    of_amplitudes = as_schedule(training.readout_learning_rate)(np.arange(steps, dtype=float))
-    return np.stack([eta, np.asarray(of_amplitudes, dtype=float)], axis=1)
+    eta_a = as_schedule(training.readout_learning_rate)(np.arange(steps, dtype=float))
+    return np.stack([eta, np.asarray(eta_a, dtype=float)], axis=1)

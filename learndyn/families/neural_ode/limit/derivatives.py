@@ -1,37 +1,56 @@
-"""Mixed derivatives of a field's covariance at many arguments, outside JAX."""
+"""Mixed derivatives of a field's covariance for NumPy arrays."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from numpy.polynomial import polynomial
 
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
 
 SHORTEST = 64
-"""Arguments are filled up to powers of two of at least this, so that few lengths are compiled."""
+"""Arguments are padded to a power of two of at least this length, so that few lengths are compiled."""
+
+Derivative = Callable[[np.ndarray, np.ndarray, Any], np.ndarray]
+"""A function of arrays q, m and s; s is None if the field has one state."""
 
 
 class Derivatives:
-    """`derivatives(i, k, j, q, m, s)` is ∂_q^i ∂_s^k ∂_m^j G(q, m, s), for arrays; s is None without a second state."""
+    """`derivatives(i, k, j, q, m, s)` is ∂_q^i ∂_s^k ∂_m^j G(q, m, s), entry by entry.
+
+    s is None if the field has one state.
+    """
 
     def __init__(self, field: RandomField):
         self._field = field
-        self._made: dict = {}
+        self._functions: dict[tuple[int, int, int], Derivative] = {}
 
-    def __call__(self, i: int, k: int, j: int, q: np.ndarray, m: np.ndarray, s=None) -> np.ndarray:
-        if (i, k, j) not in self._made:
-            self._made[i, k, j] = _derivative(self._field, i, k, j)
-        return self._made[i, k, j](q, m, s)
+    def __call__(
+        self,
+        i: int,
+        k: int,
+        j: int,
+        q: Float[np.ndarray, " n"],
+        m: Float[np.ndarray, " n"],
+        s: Float[np.ndarray, " n"] | None = None,
+    ) -> Float[np.ndarray, " n"]:
+        if (i, k, j) not in self._functions:
+            self._functions[i, k, j] = _derivative(self._field, i, k, j)
+        return self._functions[i, k, j](q, m, s)
 
 
-def _derivative(field: RandomField, i: int, k: int, j: int):
+def _derivative(field: RandomField, i: int, k: int, j: int) -> Derivative:
+    """∂_q^i ∂_s^k ∂_m^j G as a function."""
     if isinstance(field, PolynomialField):
         return _polynomial(field, i, k, j)
     return _by_differentiation(field, i, k, j)
 
 
-def _polynomial(field: PolynomialField, i: int, k: int, j: int):
+def _polynomial(field: PolynomialField, i: int, k: int, j: int) -> Derivative:
+    """The derivative, from the coefficients of its power series."""
     c = np.asarray(field.coefficients)
     c = c if c.ndim == 3 else c[None]
     for axis, order in enumerate((k, i, j)):
@@ -43,17 +62,18 @@ def _polynomial(field: PolynomialField, i: int, k: int, j: int):
     return lambda q, m, s: polynomial.polyval3d(s, q, m, c)
 
 
-def _by_differentiation(field: RandomField, i: int, k: int, j: int):
+def _by_differentiation(field: RandomField, i: int, k: int, j: int) -> Derivative:
+    """The derivative, by JAX."""
     function = field.__call__
     for argument in [0] * i + [1] * j + [2] * k:
         function = jax.grad(function, argument)
     compiled = jax.jit(jax.vmap(function))
 
     @functools.wraps(function)
-    def padded(q, m, s):
+    def padded(q: np.ndarray, m: np.ndarray, s: np.ndarray | None) -> np.ndarray:
         length = max(SHORTEST, 1 << (len(q) - 1).bit_length())
-        given = (q, m) if s is None else (q, m, s)
-        filled = [np.concatenate([x, np.zeros(length - len(x))]) for x in given]
-        return np.asarray(compiled(*filled))[: len(q)]
+        arguments = (q, m) if s is None else (q, m, s)
+        padded_arguments = [np.concatenate([x, np.zeros(length - len(x))]) for x in arguments]
+        return np.asarray(compiled(*padded_arguments))[: len(q)]
 
     return padded

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
-from learndyn.families.neural_ode.units import Units
+from learndyn.families.neural_ode.units import FlowUnits
 
 AtTimes = Float[Array, "N N_right"]
 """A function of the times of both flows."""
@@ -39,11 +39,11 @@ class Kernel(abc.ABC):
     """The sums over the units of two flows, `left` (N steps) and `right` (N_right steps).
 
     In every method q is C(n, n'), the correlation of the states of both flows, and s that of the second states of the
-    field, None where it has one state.
+    field, None if it has one state.
     """
 
-    left: Units
-    right: Units
+    left: FlowUnits
+    right: FlowUnits
 
     @abc.abstractmethod
     def row(
@@ -106,26 +106,35 @@ class PowerSeriesKernel(Kernel):
     powers: tuple[OfPairs, ...]
     by_states: Float[Array, "k i _ _"]
 
-    def row(self, n, q, s=None):
+    def row(
+        self,
+        n: int | Array,
+        q: Float[Array, " N_right"],
+        s: Float[Array, " N_right"] | None = None,
+    ) -> Float[Array, " N_right"]:
         here = self.by_states[:, :, n if self.left.windows > 1 else 0]
         return _power_series(here, q, s)
 
-    def of_state(self, q, s=None):
+    def of_state(self, q: AtTimes, s: AtTimes | None = None) -> AtTimes:
         orders = np.arange(1, self.by_states.shape[1])[:, None, None]
         return _power_series(self.by_states[:, 1:] * orders, q, s)
 
-    def of_second_state(self, q, s):
+    def of_second_state(self, q: AtTimes, s: AtTimes) -> AtTimes:
         orders = np.arange(1, len(self.by_states))[:, None, None, None]
         return _power_series(self.by_states[1:] * orders, q, s)
 
-    def of_controls(self, R, q, s=None):
+    def of_controls(
+        self, R: Float[Array, "*batch N N_right"], q: AtTimes, s: AtTimes | None = None
+    ) -> Float[Array, "*batch units right_units"]:
         by_power = self._by_power(R, q, s)
         total = jnp.zeros(())
         for j in range(1, len(self.powers)):
             total = total + j * self.powers[j - 1] * by_power[j]
         return self._by_units(self.weights * total)
 
-    def of_amplitudes(self, R, q, s=None):
+    def of_amplitudes(
+        self, R: AtTimes, q: AtTimes, s: AtTimes | None = None
+    ) -> Float[Array, " units"]:
         by_power = self._by_power(R, q, s)
         total = sum(power * x for power, x in zip(self.powers, by_power, strict=True))
         return jnp.sum(self._by_units(self.shares * total), axis=-1)
@@ -174,26 +183,35 @@ class StackedPairsKernel(Kernel):
     weights: Float[Array, "pairs W W_right"]
     shares: Float[Array, "pairs W W_right"]
 
-    def row(self, n, q, s=None):
+    def row(
+        self,
+        n: int | Array,
+        q: Float[Array, " N_right"],
+        s: Float[Array, " N_right"] | None = None,
+    ) -> Float[Array, " N_right"]:
         window = n // (self.left.steps // self.left.windows) if self.left.windows > 1 else 0
         overlaps, weights = (
             _at_times(x[:, window], -1, self.right) for x in (self.overlaps, self.weights)
         )
         return jnp.sum(weights * self.field(q, overlaps, s), axis=0)
 
-    def of_state(self, q, s=None):
+    def of_state(self, q: AtTimes, s: AtTimes | None = None) -> AtTimes:
         return self._sum_over_pairs(self.field.of_state(q, self._overlaps_at_times(), s))
 
-    def of_second_state(self, q, s):
+    def of_second_state(self, q: AtTimes, s: AtTimes) -> AtTimes:
         return self._sum_over_pairs(self.field.of_second_state(q, self._overlaps_at_times(), s))
 
-    def of_controls(self, R, q, s=None):
+    def of_controls(
+        self, R: Float[Array, "*batch N N_right"], q: AtTimes, s: AtTimes | None = None
+    ) -> Float[Array, "*batch units right_units"]:
         overlaps = jnp.broadcast_to(self._overlaps_at_times(), (len(self.overlaps), *q.shape))
         slopes = self.field.of_control(jnp.broadcast_to(q, overlaps.shape), overlaps, s)
         moments = self._sum_over_windows(R[..., None, :, :] * slopes)
         return self._by_units(self._of_pairs(self.weights * moments))
 
-    def of_amplitudes(self, R, q, s=None):
+    def of_amplitudes(
+        self, R: AtTimes, q: AtTimes, s: AtTimes | None = None
+    ) -> Float[Array, " units"]:
         moments = self._sum_over_windows(R * self.field(q, self._overlaps_at_times(), s))
         return jnp.sum(self._by_units(self._of_pairs(self.shares * moments)), axis=-1)
 
@@ -217,20 +235,20 @@ class StackedPairsKernel(Kernel):
         return blocks.transpose(*batch, first + 2, first, first + 3, first + 1)
 
 
-def _at_times(x: Float[Array, "..."], axis: int, units: Units) -> Float[Array, "..."]:
+def _at_times(x: Float[Array, "..."], axis: int, units: FlowUnits) -> Float[Array, "..."]:
     """From windows to the times in them, along an axis; one window stays as it is."""
     return x if units.windows == 1 else jnp.repeat(x, units.steps // units.windows, axis)
 
 
-def _same_field(left: Units, right: Units) -> Bool[np.ndarray, "h h_right"]:
+def _same_field(left: FlowUnits, right: FlowUnits) -> Bool[np.ndarray, "h h_right"]:
     """δ: whether two neurons have the same field."""
     return np.equal.outer(np.array(left.labels), np.array(right.labels))
 
 
 def kernel_of(
     field: RandomField,
-    left: Units,
-    right: Units,
+    left: FlowUnits,
+    right: FlowUnits,
     a_left: Float[Array, " all_units"],
     a_right: Float[Array, " all_right_units"],
     overlaps: Float[Array, "all_units all_right_units"],

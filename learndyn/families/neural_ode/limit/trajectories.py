@@ -14,32 +14,41 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jaxtyping import Array, Float, Int
 
+from learndyn.families.neural_ode.limit.flow_numbers import FlowNumbers
 from learndyn.families.neural_ode.limit.kernel import Kernel, kernel_of
-from learndyn.families.neural_ode.limit.setting import Flow
 from learndyn.families.neural_ode.units import systems
 
 
 class Trajectory(NamedTuple):
-    """Of one flow: correlations C (N+1 × N+1), responses R, and a_n = 1 − hμ̂ (N)."""
+    """Correlations C(n, n') and responses R(n, n') of one flow, and the factors a_n = 1 − hμ̂(C(n, n))."""
 
-    C: Array
-    R: Array
-    a: Array
+    C: Float[Array, "N+1 N+1"]
+    R: Float[Array, "N+1 N+1"]
+    a: Float[Array, " N"]
 
 
-def earlier(flow: Flow, steps: int) -> np.ndarray:
+def earlier(flow: FlowNumbers, steps: int) -> Int[np.ndarray, " steps"]:
     """The step max(n − Δ, 0) of the delayed state at step n."""
     return np.maximum(np.arange(steps) - (flow.shape.delay or 0), 0)
 
 
-def trajectory(flow: Flow, kernel: Kernel, noise, steps: int, driver=None) -> Trajectory:
-    """C and R of a flow with a kernel; `driver` is the C of the system that drives it."""
+def trajectory(
+    flow: FlowNumbers,
+    kernel: Kernel,
+    noise: Float[Array, ""],
+    steps: int,
+    driver: Float[Array, "N+1 N+1"] | None = None,
+) -> Trajectory:
+    """C and R of a flow with this kernel and temperature; `driver` is C of the system that drives it, if any."""
     h = flow.h
     delayed = jnp.asarray(earlier(flow, steps))
 
-    def row(carry, n):
+    def row(
+        carry: tuple[Float[Array, "N+1 N+1"], Float[Array, "N+1 N+1"]], n: Int[Array, ""]
+    ) -> tuple[tuple[Array, Array], Float[Array, ""]]:
+        """Add row n + 1 to C and R; a_n."""
         C, R = carry
         here = C[n]
         a = 1 - h * flow.confinement(here[n])
@@ -60,24 +69,29 @@ def trajectory(flow: Flow, kernel: Kernel, noise, steps: int, driver=None) -> Tr
     return Trajectory(C, R, a)
 
 
-def teacher_of(flow: Flow) -> tuple[Trajectory, ...]:
-    """The teacher's flow in each system."""
-    found: list[Trajectory] = []
+def teacher_of(flow: FlowNumbers) -> tuple[Trajectory, ...]:
+    """The teacher's C and R in each system."""
+    teachers: list[Trajectory] = []
     for s, system in enumerate(systems(flow.shape)):
         units, a = system.teacher, flow.teacher_a
         kernel = kernel_of(flow.fields[s], units, units, a, a, flow.T)
-        driver = found[-1].C if found else None
-        found.append(trajectory(flow, kernel, flow.teacher_noise, flow.teacher_steps, driver))
-    return tuple(found)
+        driver = teachers[-1].C if teachers else None
+        teachers.append(trajectory(flow, kernel, flow.teacher_noise, flow.teacher_steps, driver))
+    return tuple(teachers)
 
 
 def cross_correlation(
-    flow: Flow, kernel: Kernel, y: Trajectory, x: Trajectory, driver=None
-) -> Array:
-    """C_yx (N_s+1 × N_t+1)."""
+    flow: FlowNumbers,
+    kernel: Kernel,
+    y: Trajectory,
+    x: Trajectory,
+    driver: Float[Array, "N_s+1 N_t+1"] | None = None,
+) -> Float[Array, "N_s+1 N_t+1"]:
+    """C_yx of student and teacher; `driver` is C_yx of the system that drives them, if any."""
     back, back_t = (jnp.asarray(earlier(flow, steps)) for steps in (flow.steps, flow.teacher_steps))
 
-    def row(C, n):
+    def row(C: Float[Array, "N_s+1 N_t+1"], n: Int[Array, ""]) -> tuple[Array, None]:
+        """Add row n + 1 to C_yx."""
         here = C[n]
         second = None
         if driver is not None:

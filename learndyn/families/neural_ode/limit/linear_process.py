@@ -1,11 +1,11 @@
-"""The linear-Gaussian process that a flow in a random field becomes as d → ∞, one scalar after another.
+"""The linear Gaussian process that a flow in a random field becomes as d → ∞, one scalar after another.
 
-Averaging over the field leaves, for one component, scalars that are sums of earlier ones plus Gaussian noise. What
-makes them is a list of *uses* of the fields. Use u has a field label, an amplitude c_u (with the Euler step in it), up
-to two states s_u1, s_u2, a control θ_t(u), the scalar o_u that it helps to produce, the adjoint π_u that multiplies it,
-the adjoints p̄_uk that receive c_u ∇_{s_k}⟨π_u, r⟩, the control t'(u) that it updates and the rate η_u of that; a
-teacher's use has no adjoint part. With G = G(C(s_u1, s_w1), C_θ(t_u, t_w), C(s_u2, s_w2)), ∂_k its derivative in the
-overlap of states k and ∂_m that in the control, and
+After the average over the field, one component of a state or adjoint at one time is a scalar: a sum of earlier scalars
+plus Gaussian noise. The sums and noises come from a list of *uses* of the fields. Use u has a field label, an amplitude
+c_u (with the Euler step in it), up to two states s_u1, s_u2, a control θ_t(u), the scalar o_u that it helps to produce,
+the adjoint π_u that multiplies it, the adjoints p̄_uk that receive c_u ∇_{s_k}⟨π_u, r⟩, the control t'(u) that it
+updates and the rate η_u of that; a teacher's use has no adjoint part. With G = G(C(s_u1, s_w1), C_θ(t_u, t_w), C(s_u2,
+s_w2)), ∂_k its derivative in the overlap of states k and ∂_m that in the control, and
 
     D_uw[F] = Σ_k R(s_uk; p̄_wk) ∂_kF − η_w R_θ(t_u; t'_w) ∂_mF,
 
@@ -27,14 +27,19 @@ For a scalar u = Σ A_uw w + noise, with noise covariance S, the order parameter
 All is causal: each row needs earlier rows only. K scalars cost O(K³) operations and 16K² bytes.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from learndyn.families.neural_ode.limit.derivatives import Derivatives
 
 NONE = -1
-"""The index of what a use does not have, or not yet."""
+"""The index of a scalar or control that a use does not have, or not yet."""
+
+PairDerivatives = Callable[[int, int, int], np.ndarray]
+"""G(i, k, j) = ∂_1^i ∂_2^k ∂_m^j G, for pairs of one use with several others."""
 
 
 class Process:
@@ -45,8 +50,11 @@ class Process:
         self.R = np.zeros((capacity, capacity))
         self.count = 0
 
-    def append(self, A: np.ndarray, S: np.ndarray) -> int:
-        """Add u = Σ A_w w + noise (A over the scalars there are); S is the covariance with all noises, its own last."""
+    def append(self, A: Float[np.ndarray, " u"], S: Float[np.ndarray, " u+1"]) -> int:
+        """Add the scalar u = Σ_w A_w w + noise, and return its number.
+
+        A has an entry for each earlier scalar; S is the covariance with the noises of these, its own variance last.
+        """
         u = self.count
         C, R = self.C[:u, :u], self.R[:u, :u]
         self.R[u, :u] = A @ R
@@ -59,7 +67,7 @@ class Process:
 
 
 class Use(NamedTuple):
-    """How a use is made: its amplitude c, its states, its control and the label of its field."""
+    """One use of a field: its amplitude c, the numbers of its states and of its control, and the label of its field."""
 
     c: float
     states: tuple[int, ...]
@@ -68,7 +76,7 @@ class Use(NamedTuple):
 
 
 class Uses:
-    """The list of uses, column by column; see the head of this file."""
+    """The list of uses, with one array for each of their properties; the symbols are those of the module docstring."""
 
     def __init__(self, capacity: int):
         self.field, self.t, self.o, self.pi, self.updates = np.full((5, capacity), NONE)
@@ -78,6 +86,7 @@ class Uses:
         self.count = 0
 
     def append(self, use: Use, o: int) -> int:
+        """Add a use that helps to produce the scalar o, and return its number."""
         u = self.count
         self.pi[u] = self.updates[u] = NONE
         self.s[:, u] = self.p_bar[:, u] = NONE
@@ -89,7 +98,12 @@ class Uses:
 
 
 class Engine:
-    """Scalars, controls and uses together. `derivatives` holds one covariance G for every field label."""
+    """The process: its scalars, its controls and its uses.
+
+    - `derivatives`: the covariance G of the field of every label
+    - `sigma`: σ = d_θ/d
+    - `scalars`, `uses`, `controls`: the largest numbers of them
+    """
 
     def __init__(
         self, derivatives: list[Derivatives], sigma: float, scalars: int, uses: int, controls: int
@@ -99,22 +113,23 @@ class Engine:
         self.uses = Uses(uses)
 
     def mark(self) -> tuple[int, int]:
-        """Where the lists end; `rewind` goes back there, and forgets passive scalars and uses added since."""
+        """The lengths of the lists; `rewind` returns to them."""
         return self.scalars.count, self.uses.count
 
     def rewind(self, mark: tuple[int, int]) -> None:
+        """Forget the scalars and uses added since `mark`; nothing that stays may depend on them."""
         self.scalars.count, self.uses.count = mark
 
     def start(self, variance: float = 1.0) -> int:
-        """A scalar of its own, such as the start of a trajectory."""
+        """Add a scalar that is independent of all others, such as the start of a trajectory."""
         return self.scalars.append(*self._rows({}, variance))
 
     def linear(self, weights: dict[int, float]) -> int:
-        """A sum of scalars."""
+        """Add a weighted sum of scalars."""
         return self.scalars.append(*self._rows(weights, 0.0))
 
     def control(self, norm: float, overlaps: dict[int, float]) -> int:
-        """A control of given norm and overlaps with earlier ones."""
+        """Add a control with a norm |θ|²/d_θ and its overlaps with earlier ones."""
         controls, u = self.controls, self.controls.count
         for other, overlap in overlaps.items():
             controls.C[u, other] = controls.C[other, u] = overlap
@@ -125,18 +140,18 @@ class Engine:
     def forward(
         self, linear: dict[int, float], uses: list[Use], noise: float
     ) -> tuple[int, list[int]]:
-        """A state o = Σ linear + Σ c r(s, θ_t) + noise; the state and its uses."""
+        """Add a state o = Σ linear + Σ c r(s, θ_t) + noise; the numbers of the state and of its uses."""
         o = self.scalars.count
-        made = [self.uses.append(use, o) for use in uses]
+        numbers = [self.uses.append(use, o) for use in uses]
         A, S = self._rows(linear, noise)
-        for u in made:
+        for u in numbers:
             w, G = self._pairs(u)
             scale = self.uses.c[u] * self.uses.c[w]
             np.add.at(S, self.uses.o[w], scale * G(0, 0, 0))
             response = scale * self._response(u, w, G, (0, 0, 0))
-            known = self.uses.pi[w] != NONE
-            np.add.at(A, self.uses.pi[w[known]], response[known])
-        return self.scalars.append(A, S), made
+            trained = self.uses.pi[w] != NONE
+            np.add.at(A, self.uses.pi[w[trained]], response[trained])
+        return self.scalars.append(A, S), numbers
 
     def adjoint(
         self,
@@ -145,7 +160,7 @@ class Engine:
         noise: float,
         other_noise: dict[int, float] | None = None,
     ) -> int:
-        """An adjoint p̄ = Σ linear + Σ c_u ∇_{s_k}⟨π_u, r⟩ + noise, for slots (u, k) of uses whose π is known.
+        """Add an adjoint p̄ = Σ linear + Σ c_u ∇_{s_k}⟨π_u, r⟩ + noise, for slots (u, k) of uses whose π is known.
 
         `noise` is the variance of a noise of its own, and `other_noise` its covariance with those of earlier scalars.
         """
@@ -163,12 +178,12 @@ class Engine:
             weight = scalars.R[table.pi[u], table.o[w]] * slope
             weight = weight + correlation * self._response(u, w, G, order)
             np.add.at(A, table.s[k, w], scale * weight)
-            known = table.p_bar[k, w] != NONE
-            np.add.at(S, table.p_bar[k, w[known]], (scale * correlation * slope)[known])
+            present = table.p_bar[k, w] != NONE
+            np.add.at(S, table.p_bar[k, w[present]], (scale * correlation * slope)[present])
         return scalars.append(A, S)
 
     def update(self, linear: dict[int, float], uses: dict[int, float]) -> int:
-        """A control θ = Σ linear − Σ_u η_u c_u ∇_θ⟨π_u, r⟩, from uses and their rates η_u."""
+        """Add a control θ = Σ linear − Σ_u η_u c_u ∇_θ⟨π_u, r⟩, from uses and their rates η_u."""
         scalars, controls, table = self.scalars, self.controls, self.uses
         new = controls.count
         A, S = np.zeros(new), np.zeros(new + 1)
@@ -183,10 +198,9 @@ class Engine:
             weight = scalars.R[table.pi[u], table.o[w]] * slope
             weight = weight + correlation * self._response(u, w, G, (0, 0, 1))
             np.add.at(A, table.t[w], -scale * weight)
-            known = table.updates[w] != NONE
-            np.add.at(
-                S, table.updates[w[known]], (scale * table.eta[w] * correlation * slope)[known]
-            )
+            updating = table.updates[w] != NONE
+            covariance = scale * table.eta[w] * correlation * slope
+            np.add.at(S, table.updates[w[updating]], covariance[updating])
         return controls.append(A, S)
 
     def amplitude_gradient(self, u: int) -> float:
@@ -196,7 +210,10 @@ class Engine:
         weight += self._adjoint_correlation(u, w) * self._response(u, w, G, (0, 0, 0))
         return float(self.uses.c[w] @ weight)
 
-    def _rows(self, linear: dict[int, float], noise: float) -> tuple[np.ndarray, np.ndarray]:
+    def _rows(
+        self, linear: dict[int, float], noise: float
+    ) -> tuple[Float[np.ndarray, " u"], Float[np.ndarray, " u+1"]]:
+        """A and S of a new scalar with these weights and this variance of its noise, without uses."""
         count = self.scalars.count
         A, S = np.zeros(count), np.zeros(count + 1)
         for w, weight in linear.items():
@@ -204,7 +221,7 @@ class Engine:
         S[count] = noise
         return A, S
 
-    def _pairs(self, u: int):
+    def _pairs(self, u: int) -> tuple[Int[np.ndarray, " w"], PairDerivatives]:
         """The uses w of the field of u so far, and the derivatives G(i, k, j) = ∂_1^i ∂_2^k ∂_m^j G of the pairs."""
         table = self.uses
         w = np.flatnonzero(table.field[: table.count] == table.field[u])
@@ -214,13 +231,19 @@ class Engine:
         s = self.scalars.C[table.s[1, u], table.s[1, w]] if two else None
         return w, lambda i, k, j: self.G[table.field[u]](i, k, j, q, m, s)
 
-    def _adjoint_correlation(self, u: int, w: np.ndarray) -> np.ndarray:
+    def _adjoint_correlation(self, u: int, w: Int[np.ndarray, " w"]) -> Float[np.ndarray, " w"]:
         """C(π_u, π_w), zero for uses without an adjoint."""
         pi = self.uses.pi
         return np.where(pi[w] == NONE, 0.0, self.scalars.C[pi[u], pi[w]])
 
-    def _response(self, u: int, w: np.ndarray, G, order: tuple[int, int, int]) -> np.ndarray:
-        """D_uw[∂_1^i ∂_2^k ∂_m^j G], (i, k, j) = `order`: what r(s_u, θ_t(u)) owes to the trained uses w before it."""
+    def _response(
+        self,
+        u: int,
+        w: Int[np.ndarray, " w"],
+        G: PairDerivatives,
+        order: tuple[int, int, int],
+    ) -> Float[np.ndarray, " w"]:
+        """D_uw[∂_1^i ∂_2^k ∂_m^j G], (i, k, j) = `order`: the response of r(s_u, θ_t(u)) to earlier trained uses w."""
         table = self.uses
         total = np.zeros(len(w))
         for slot in range(2):
@@ -238,6 +261,6 @@ class Engine:
 
 
 def _raised(order: tuple[int, int, int], argument: int) -> tuple[int, int, int]:
-    """The order of a derivative, one more in an argument."""
+    """The order (i, k, j) of a derivative, raised by one in an argument."""
     i, k, j = (n + (index == argument) for index, n in enumerate(order))
     return i, k, j

@@ -179,10 +179,9 @@ def family(steps: int, epochs: int) -> None:
     context = ld.PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.4, 0.4]]]))
     members: dict[str, dict] = {
         "one neuron": {},
-        "3 neurons of own fields": {"amplitudes": [1.0] * 3, "teacher_amplitudes": [1.0] * 3},
+        "3 neurons of own fields": {"amplitudes": [1.0] * 3},
         "3 neurons of one field": {
             "amplitudes": [1.0] * 3,
-            "teacher_amplitudes": [1.0] * 3,
             "own_fields": False,
         },
         "2 windows": {"windows": 2},
@@ -192,10 +191,11 @@ def family(steps: int, epochs: int) -> None:
     asked = []
     for settings in members.values():
         given = {"field": FIELD, "control_ratio": 0.75, "time": 1.0, "steps": steps} | settings
+        teacher = ld.TeacherFlow(amplitudes=given.get("amplitudes"))
         asked.append(
             ld.Problem(
                 ld.NeuralODE(**given),
-                ld.Stream(ld.TeacherFlow()),
+                ld.Stream(teacher),
                 ld.GradientDescent(0.1, steps=epochs),
             )
         )
@@ -221,12 +221,11 @@ def many_neurons(counts=(1, 4, 16, 32, 64), steps: int = 8, epochs: int = 160, f
             time=1.0,
             steps=steps,
             amplitudes=amplitudes,
-            teacher_amplitudes=amplitudes,
             own_fields=False,
             initial_overlap=0.1,
         )
         training = ld.GradientDescent(0.1, steps=epochs)
-        asked = ld.Problem(network, ld.Stream(), training)
+        asked = ld.Problem(network, ld.Stream(ld.TeacherFlow(amplitudes=amplitudes)), training)
         jax.clear_caches()
         start = time.process_time()
         calls.append(compiled_steps(asked, epochs))

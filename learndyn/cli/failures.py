@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from typing import Any
 
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
@@ -47,7 +48,7 @@ def report(error: BaseException, debug: bool) -> int:
 class GuardedGroup(TyperGroup):
     """A command group that ends with an exit code and a short text, whatever happens inside."""
 
-    def invoke(self, ctx):
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except (TyperException, Exit, Abort):
@@ -58,7 +59,7 @@ class GuardedGroup(TyperGroup):
         except (Exception, KeyboardInterrupt) as error:
             raise Exit(report(error, debug=ctx.params["debug"])) from error
 
-    def main(self, *args, standalone_mode: bool = True, **options):
+    def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
         if not standalone_mode:
             return super().main(*args, standalone_mode=False, **options)
         try:

@@ -86,9 +86,10 @@ def best_rate(problem: Problem, *, observable: str = "test_loss", rtol: float = 
     """The learning rate η with the smallest `observable` at the end of training, among the stable ones.
 
     The search tries 25 rates in the three decades below the largest stable rate (and in further decades if the smallest
-    is the best), and then uses Brent's method in log η between the neighbours of the best of them, to the
-    relative accuracy `rtol`. A rate at which training diverges is never the best. Losses that differ by less than 10⁻¹³ of the initial one differ by
-    rounding only; where a range of rates is equally good in this sense, its middle in log η is returned.
+    is the best), and then uses Brent's method in log η between the neighbours of the best of them, to the relative
+    accuracy `rtol`. A rate at which training diverges is never the best. Losses that differ by less than 10⁻¹³ of the
+    initial one differ only by rounding; if a range of rates is equally good in this sense, its middle in log η is
+    returned.
     """
     rtol = number(above=0, below=1)(rtol, "rtol")
     return _best_below(problem, largest_stable_rate(problem, rtol=rtol), observable, rtol)
@@ -140,7 +141,7 @@ def _ends(problem: Problem, rate: float) -> xr.Dataset | None:
     except NotConverged as error:
         # Not a sign of instability: the curve at this rate is not known, and so the search cannot go on.
         raise NotConverged(
-            f"the search came to the learning rate {rate:.4g}, where the solver failed: {error}"
+            f"the search came to the learning rate {rate:.4g}, where {error}"
         ) from error
     return solution.data if solution.diverged_at is None else None
 

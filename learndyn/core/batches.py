@@ -25,8 +25,8 @@ def pseudovalues(
     """Jackknife pseudo-values of the named arrays that `function` computes from a mean over batches (the first axis).
 
     A curved function of noisy batches is biased, as a squared error is by half the variance. The mean of the
-    pseudo-values, B x(mean of all) − (B − 1) x(mean of all but one), has not got this bias, and their spread gives its
-    error. The pseudo-values of a linear function are the values of the batches.
+    pseudo-values, B x(mean of all) − (B − 1) x(mean of all but one), lacks this bias, and their spread gives its error.
+    The pseudo-values of a linear function are the values of the batches.
     """
     count, total = len(values), values.sum(axis=0)
     together = function(total / count)

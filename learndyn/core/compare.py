@@ -115,18 +115,10 @@ def compare(
     finite_size = number(minimum=0)(finite_size, "finite_size")
     _check_comparable(theory, runs, finite_size)
     data, notes = _before_divergence(theory, runs)
-    if left_out := set(runs.observables) ^ set(theory.observables):
-        notes.append(f"Not compared, as only one of the two has it: {', '.join(sorted(left_out))}.")
-    notes += [f"Warning: {text}." for text in theory.evidence.warnings or []]
     size = runs.evidence.limiting_size or runs.size
-    if note := note_on_runs(theory.evidence, size):
-        notes.append(note)
     common = [name for name in runs.observables if name in theory.observables]
     judged = [name for name in common if theory[name].attrs.get("judged", 1)]
-    if aside := sorted(set(common) - set(judged)):
-        notes.append(
-            f"Not judged: {', '.join(aside)}, whose finite-size bias is larger than O(1/size)."
-        )
+    notes += _notes_before_judging(theory, runs, size, set(common) - set(judged))
     rows, deviations, between, sampled = {}, {}, 0.0, []
     for name in judged:
         run = data[name].transpose("seed", ...)
@@ -163,6 +155,22 @@ def compare(
         seeds=seeds,
         notes=tuple(notes),
     )
+
+
+def _notes_before_judging(
+    theory: Solution, runs: Solution, size: int | None, not_judged: set[str]
+) -> list[str]:
+    """What is left out of the comparison, the warnings of the theory, and whether the runs leave a symmetric start."""
+    notes = []
+    if left_out := set(runs.observables) ^ set(theory.observables):
+        notes.append(f"Not compared, as only one of the two has it: {', '.join(sorted(left_out))}.")
+    notes += [f"Warning: {text}." for text in theory.evidence.warnings or []]
+    if note := note_on_runs(theory.evidence, size):
+        notes.append(note)
+    if not_judged:
+        names = ", ".join(sorted(not_judged))
+        notes.append(f"Not judged: {names}, whose finite-size bias is larger than O(1/size).")
+    return notes
 
 
 def on_common_axes(

@@ -116,7 +116,7 @@ class Run:
     def _within_training(self, until: float) -> None:
         end = self._problem.training.time or self._problem.training.steps
         if until > end * (1 + 1e-12):
-            allowed = f"must not be after the end of training, {end:g}; set `problem` to one with a longer training"
+            allowed = f"is after the end of training, {end:g}; set `problem` to one with a longer training"
             raise ProblemError("until", until, allowed)
 
     @property
@@ -247,5 +247,5 @@ def _check_changes(path: str, before: Any, after: Any, changeable: tuple[str, ..
             _check_changes(f"{path}.{item.name}", old, new, changeable)
         return
     fields = ", ".join(changeable) or "none"
-    allowed = f"must stay as it is during training; fields that may change: {fields}"
+    allowed = f"must stay as it is during training; what may change: {fields}"
     raise ProblemError(path, after, allowed)

@@ -34,7 +34,7 @@ class Spectrum(Covariance):
     def validate(self) -> None:
         modes = len(self.eigenvalues)
         if not self.eigenvalues.any():
-            raise ProblemError("Spectrum.eigenvalues", self.eigenvalues, "must not all be zero")
+            raise ProblemError("Spectrum.eigenvalues", self.eigenvalues, "must have a positive sum")
         if self.coefficients.shape[-1] != modes:
             allowed = f"must have one entry per eigenvalue ({modes}) for each output"
             raise ProblemError("Spectrum.coefficients", self.coefficients, allowed)

@@ -180,11 +180,7 @@ def sweep(
         "failed": sum("error" in result.info for result in results.values()),
         "damaged": 0 if folder is None else folder.damaged,
     }
-    axes = _apart(axes, results.values())
-    data = _assembled(axes, problems.shape, results, theory=True) if solve else xr.Dataset()
-    if runs is not None:
-        data = data.merge(_assembled(axes, problems.shape, results, theory=False), join="outer")
-    data.attrs = {"axes": [axis.name for axis in axes]}
+    data = _dataset(axes, problems.shape, results, solve, runs is not None)
     return Sweep(data, problem, {axis.path: list(axis.values) for axis in axes}, evidence)
 
 
@@ -233,6 +229,18 @@ def _computed(
     if missing:
         run_all([job for _, _, job in missing], scheduler, workers, done)
     return results
+
+
+def _dataset(
+    axes: list[Axis], shape: tuple[int, ...], results: Results, solved: bool, simulated: bool
+) -> xr.Dataset:
+    """The theories and the simulations of all points in one dataset."""
+    axes = _apart(axes, results.values())
+    data = _assembled(axes, shape, results, theory=True) if solved else xr.Dataset()
+    if simulated:
+        data = data.merge(_assembled(axes, shape, results, theory=False), join="outer")
+    data.attrs = {"axes": [axis.name for axis in axes]}
+    return data
 
 
 def _apart(axes: list[Axis], results: Iterable[Point]) -> list[Axis]:

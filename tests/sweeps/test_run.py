@@ -1,4 +1,4 @@
-"""Computing tasks: problems of one shape in one call give what each gives alone, and the ways to compute."""
+"""Computing jobs: problems of one shape in one call give what each gives alone, and the ways to compute."""
 
 import time
 from functools import partial

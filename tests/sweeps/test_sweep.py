@@ -301,12 +301,12 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path, counted):
 
 REFUSED = [
     ({"training.learning_rte": [0.1]}, {}, r"did you mean 'training\.learning_rate'"),
-    ({"training": [0.1]}, {}, "is no field"),
+    ({"training": [0.1]}, {}, "is not a field"),
     ({"training.learning_rate": []}, {}, "at least one value"),
     ({"training.learning_rate": [0.1, 0.1]}, {}, "twice"),
     ({"training.learning_rate": [0.1, -1.0]}, {}, r"learning_rate = -1\.0"),
     ({"network.depth": [1, 2.5]}, {}, "depth"),
-    ({"network.activation": ["erf"]}, {}, "is no field"),
+    ({"network.activation": ["erf"]}, {}, "is not a field"),
     ({}, {}, "over"),
     ({"network.depth": [1]}, {"solve": False}, "nothing to do"),
     ({"network.depth": [1]}, {"simulate": {"size": 0}}, "size"),

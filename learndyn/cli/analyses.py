@@ -207,7 +207,8 @@ def _rates_figure(data: "xr.Dataset", name: str) -> "Picture":
         panel.set_xscale("log")
         panel.set_yscale("log")
         # Room for a tick above and below, where all rates lie within one decade.
-        panel.set_ylim(data["best_rate"].min() / 1.5, data["largest_stable_rate"].max() * 1.5)
+        lowest, highest = data["best_rate"].values.min(), data["largest_stable_rate"].values.max()
+        panel.set_ylim(lowest / 1.5, highest * 1.5)
         if len(labels) <= 8:
             panel.set_xticks(places, [f"{label:g}" for label in places])
             panel.xaxis.set_minor_locator(NullLocator())

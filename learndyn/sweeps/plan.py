@@ -142,7 +142,7 @@ def runs_of(simulate: int | Mapping[str, Any] | None, problem: Problem) -> Runs 
     """The simulations that `simulate` describes: None, a size, or a table with size, seeds, first_seed and method."""
     if simulate is None:
         return None
-    table = dict(simulate) if isinstance(simulate, Mapping) else {"size": simulate}
+    table: dict[str, Any] = dict(simulate) if isinstance(simulate, Mapping) else {"size": simulate}
     allowed = ("size", "seeds", "first_seed", "method")
     for key in table:
         if key not in allowed:

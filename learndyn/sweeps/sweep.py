@@ -185,9 +185,9 @@ def sweep(
 
 
 class _MissingJob(NamedTuple):
-    """A job to compute: the index of its point, and its key in the store (empty without a store)."""
+    """A job to compute: the index of its point (`place`), and its key in the store (empty without a store)."""
 
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     key: str
     job: Job
 

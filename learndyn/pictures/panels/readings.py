@@ -47,7 +47,7 @@ class Side:
         """The standard errors, NaN where they are infinite."""
         return None if self.error is None else _finite(self.error.values)
 
-    def reason(self, *index: int) -> str:
+    def reason(self, *index: int | np.integer) -> str:
         """Why a point has no value."""
         if self.failed.values[index]:
             return "failed"

@@ -109,7 +109,7 @@ class Piecewise(Schedule):
             allowed = f"must have one entry more than times, which has {len(self.times)}"
             raise ProblemError("Piecewise.values", self.values, allowed)
         if not traced(self.times) and np.any(np.diff(self.times) <= 0):
-            raise ProblemError("Piecewise.times", self.times, "must be in increasing order")
+            raise ProblemError("Piecewise.times", self.times, "must increase")
 
     def __call__(self, t: Time) -> Any:
         index = jnp.searchsorted(jnp.asarray(self.times), t, side="right")

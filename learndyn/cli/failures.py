@@ -30,7 +30,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, LearndynError):
         return f"error: {error}"
     if exit_code(error) == GAVE_UP:
-        return f"error: not enough memory: {_first_line(error) or 'an array could not be allocated'}"
+        return (
+            f"error: not enough memory: {_first_line(error) or 'an array could not be allocated'}"
+        )
     return (
         f"error: unexpected {type(error).__name__}: {_first_line(error)}\n"
         "This is a bug in learndyn; run again with LEARNDYN_DEBUG=1 for the traceback to report."

@@ -4,6 +4,11 @@ Every error of the library derives from `LearndynError`; the command prints its 
 """
 
 import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from learndyn.core.solution import Solution
 
 
 class LearndynError(Exception):
@@ -13,7 +18,7 @@ class LearndynError(Exception):
 class ProblemError(LearndynError, ValueError):
     """A field of a problem has a value that is not allowed."""
 
-    def __init__(self, field: str, value, allowed: str):
+    def __init__(self, field: str, value: Any, allowed: str):
         self.field, self.value, self.allowed = field, value, allowed
         super().__init__(f"{field} = {shown(value)}: {allowed}")
 
@@ -23,7 +28,7 @@ class NoTheory(LearndynError, LookupError):
 
 
 class NotConverged(LearndynError, RuntimeError):
-    """A solver gave up; the text says how far it came and what to try."""
+    """A solver did not converge; the text says how far it came and what to try."""
 
 
 class NotEnoughMemory(LearndynError, MemoryError):
@@ -48,20 +53,20 @@ class UnknownObservable(LearndynError, KeyError):
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a simulation. `solution` holds the seeds that were finished, or is None."""
 
-    def __init__(self, solution=None):
+    def __init__(self, solution: "Solution | None" = None):
         super().__init__("interrupted")
         self.solution = solution
 
 
-def shown(value, length: int = 80) -> str:
+def shown(value: object, length: int = 80) -> str:
     """`value` as one short line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def nearest(word: str, known) -> str:
-    """« Did you mean …? » with the known word nearest to `word`, or the list of known words."""
-    known = sorted(known)
-    match = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+def nearest(word: object, known: Iterable[str]) -> str:
+    """The list of known words, after « did you mean …? » if one of them is close to `word`."""
+    words = sorted(known)
+    match = difflib.get_close_matches(str(word), words, n=1, cutoff=0.5)
     hint = f"did you mean {match[0]!r}? " if match else ""
-    return f"{hint}known: {', '.join(known)}"
+    return f"{hint}known: {', '.join(words)}"

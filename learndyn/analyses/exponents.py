@@ -19,10 +19,10 @@ def local_exponent(curve: xr.DataArray, *, window: float = 0.5, offset: float = 
     """The local exponent −d log(loss)/d log(t) of a curve over "step" or "time", and its uncertainty.
 
     At each recorded t > 0 it is minus the slope of the straight line through log(loss − `offset`) against log t in a
-    window of `window` decades whose middle in log t is t, by least squares. A point weighs as much as the stretch of
-    log t it stands for, so the result does not depend on how densely the curve was recorded where. At the ends of the
-    curve the window is what is left of it; with fewer than three points in it the exponent is NaN. `offset` is a loss
-    that does not fall, such as the variance σ² of the label noise.
+    window of `window` decades whose middle in log t is t, by least squares. The weight of a point is the stretch of
+    log t that it stands for, so that the result does not depend on how densely the curve was recorded. At the ends of
+    the curve the window is cut off; with fewer than three points in it the exponent is NaN. `offset` is a loss that
+    does not fall, such as the variance σ² of the label noise.
 
     The dataset has `exponent` and `standard_error`. For runs (a curve with the axis "seed") they are the mean over
     seeds of the exponents of the single runs, and its standard error. A theory has no statistical error; there
@@ -74,23 +74,23 @@ def local_exponent(curve: xr.DataArray, *, window: float = 0.5, offset: float = 
 
 
 def _axis(curve: xr.DataArray) -> str:
-    """The axis of the curve; refuses what is no curve."""
-    found = [axis for axis in ("step", "time") if axis in curve.dims]
-    if len(found) != 1 or set(curve.dims) - {"seed", *found}:
-        allowed = 'must have the axis "step" or "time", and besides it at most "seed"'
+    """The axis of the curve, "step" or "time"; refuses an array that is not a curve."""
+    axes = [axis for axis in ("step", "time") if axis in curve.dims]
+    if len(axes) != 1 or set(curve.dims) - {"seed", *axes}:
+        allowed = 'must be "step" or "time", and at most "seed" besides'
         raise ProblemError("axes of the curve", list(curve.dims), allowed)
-    return found[0]
+    return axes[0]
 
 
 def _positive(curve: xr.DataArray, axis: str, values: np.ndarray) -> np.ndarray:
-    """The values, all of them positive numbers."""
+    """The values; refuses values that are not positive numbers."""
     bad = ~((values > 0) & np.isfinite(values)).all(axis=0)
     if bad.any():
         where = int(np.argmax(bad))
         value = float(values[:, where].min())
         allowed = (
-            f"at {axis} {curve[axis].values[where]:g}: must be positive, for its logarithm; "
-            "cut the curve before, or take a smaller offset"
+            f"at {axis} {curve[axis].values[where]:g}: must be positive, to have a logarithm; "
+            "cut off the curve there, or use a smaller offset"
         )
         raise ProblemError(f"{curve.name or 'loss'} − offset", value, allowed)
     return values

@@ -2,16 +2,17 @@
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from learndyn.core.solution import Solution
 from learndyn.errors import LearndynError
 from learndyn.problem.checks import number
 
 LEVEL = 0.1
-"""A loss has dropped where it has fallen below this fraction of its first value."""
+"""A loss has dropped once it is below this fraction of its first value."""
 
 
-def drop_time(times, loss, level: float = LEVEL) -> float:
+def drop_time(times: ArrayLike, loss: ArrayLike, level: float = LEVEL) -> float:
     """When `loss` first falls below `level` times its first value, interpolated linearly; NaN if it never does."""
     times, loss = np.asarray(times, dtype=float), np.asarray(loss, dtype=float)
     bound = level * loss[0] if len(loss) else np.nan
@@ -32,11 +33,12 @@ def grokking_delay(solution: Solution, level: float = LEVEL) -> xr.Dataset:
     level = number(above=0, below=1)(level, "level")
     for name in ("train_loss", "test_loss"):
         if name not in solution:
-            raise LearndynError(f"no delay without {name}: the solution has {solution.observables}")
+            known = ", ".join(solution.observables)
+            raise LearndynError(f"the grokking delay needs {name}, but the solution has {known}")
     axis = solution.axis
     times = solution[axis].values
 
-    def drop(name):
+    def drop(name: str) -> xr.DataArray:
         return xr.apply_ufunc(
             lambda loss: drop_time(times, loss, level),
             solution[name],
@@ -44,5 +46,5 @@ def grokking_delay(solution: Solution, level: float = LEVEL) -> xr.Dataset:
             vectorize=True,
         )
 
-    found = xr.Dataset({"train_drop": drop("train_loss"), "test_drop": drop("test_loss")})
-    return found.assign(grokking_delay=found["test_drop"] / found["train_drop"])
+    drops = xr.Dataset({"train_drop": drop("train_loss"), "test_drop": drop("test_loss")})
+    return drops.assign(grokking_delay=drops["test_drop"] / drops["train_drop"])

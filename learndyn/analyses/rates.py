@@ -22,9 +22,9 @@ from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import Schedule
 
 DOUBLINGS = 60
-"""So many times a rate is doubled or halved before the search gives up."""
+"""How many times a rate is doubled or halved before the search gives up."""
 DECADES, POINTS = 3, 25
-"""The grid on which the best rate is looked for first: how far below the largest stable rate, how many rates."""
+"""The grid on which the best rate is sought first: decades below the largest stable rate, and number of rates."""
 ROUNDING = 1e-13
 """Losses that differ by less than this part of the initial loss are taken to be equal."""
 LONG_NAMES = {
@@ -46,8 +46,8 @@ def largest_stable_rate(
 ) -> float:
     """The largest learning rate η at which training is stable, to the relative accuracy `rtol`.
 
-    Stable means: the loss is finite all the way and, at the end of the problem's own length of training, at most what
-    it was at the start. The loss is the training loss, or the test loss where the theory has no training loss. The
+    Stable means that the loss stays finite and that, at the end of the problem's own training, it is at most what it
+    was at the start. The loss is the training loss, or the test loss if the theory has no training loss. The
     search starts from the problem's rate, or from `low` and `high`, doubles and halves until it has a stable rate and
     an unstable one, and then bisects in log η. Rich networks can be chaotic near the edge, so that stable and
     unstable rates alternate over several per cent; the result is then one of the edges. Raises `NotConverged` if 60
@@ -67,7 +67,7 @@ def largest_stable_rate(
     else:
         text = f"training is unstable at every learning rate tried, down to {above:.3g}"
         raise NotConverged(
-            f"{text}; give `low`, a rate at which the loss falls, or train for longer"
+            f"{text}; set `low` to a rate at which the loss falls, or train for longer"
         )
     for _ in range(DOUBLINGS):
         if above > below and not _is_stable(problem, above):
@@ -85,10 +85,11 @@ def largest_stable_rate(
 def best_rate(problem: Problem, *, observable: str = "test_loss", rtol: float = 1e-3) -> BestRate:
     """The learning rate η with the smallest `observable` at the end of training, among the stable ones.
 
-    25 rates in the three decades below the largest stable rate (and in further decades if the smallest is the best),
-    then Brent's method in log η between the neighbours of the best of them, to the relative accuracy `rtol`. A rate
-    at which training diverges is never the best. Losses that differ by less than 10⁻¹³ of the initial one differ by
-    rounding only; where a range of rates is equally good in this sense, its middle in log η is returned.
+    The search tries 25 rates in the three decades below the largest stable rate (and in further decades if the smallest
+    is the best), and then uses Brent's method in log η between the neighbours of the best of them, to the relative
+    accuracy `rtol`. A rate at which training diverges is never the best. Losses that differ by less than 10⁻¹³ of the
+    initial one differ only by rounding; if a range of rates is equally good in this sense, its middle in log η is
+    returned.
     """
     rtol = number(above=0, below=1)(rtol, "rtol")
     return _best_below(problem, largest_stable_rate(problem, rtol=rtol), observable, rtol)
@@ -109,9 +110,9 @@ def rates_over(
         raise ProblemError(field, labels, "needs at least one value")
     rows = []
     with progress_bar(progress, f"learning rates over {field}") as report:
-        for done, changed in enumerate(problems, 1):
-            largest = largest_stable_rate(changed)
-            rows.append((*_best_below(changed, largest, "test_loss", 1e-3), largest))
+        for done, varied in enumerate(problems, 1):
+            largest = largest_stable_rate(varied)
+            rows.append((*_best_below(varied, largest, "test_loss", 1e-3), largest))
             report(done / len(problems))
     name = field.rpartition(".")[2]
     columns = zip(*rows, strict=True)
@@ -126,7 +127,7 @@ def _own_rate(problem: Problem) -> float:
     """The rate of the problem, a positive number."""
     rate = getattr(problem.training, "learning_rate", None)
     if rate is None or isinstance(rate, Schedule):
-        allowed = "must be a number here, not a schedule: the search varies one rate"
+        allowed = "must be a number, not a schedule, because the search varies one rate"
         raise ProblemError("training.learning_rate", rate, allowed)
     return number(above=0)(rate, "training.learning_rate")
 
@@ -146,6 +147,7 @@ def _ends(problem: Problem, rate: float) -> xr.Dataset | None:
 
 
 def _is_stable(problem: Problem, rate: float) -> bool:
+    """Whether the loss at the end of training is at most that at the start."""
     data = _ends(problem, rate)
     if data is None:
         return False
@@ -161,15 +163,15 @@ def _best_below(problem: Problem, largest: float, observable: str, rtol: float) 
     losses: list[float] = []
     while not losses or losses[-1] <= min(losses) + loss.rounding:
         if len(grid) * spacing > DOUBLINGS * math.log(2):
-            text = f"{observable} is no larger at ever smaller learning rates, down to"
-            raise NotConverged(f"{text} {math.exp(grid[-1]):.3g}: there is no best rate")
+            text = f"{observable} does not rise as the learning rate falls, down to"
+            raise NotConverged(f"{text} {math.exp(grid[-1]):.3g}, so there is no best rate")
         grid += [top - spacing * k for k in range(len(grid), len(grid) + POINTS)]
         losses += map(loss, grid[len(losses) :])
     best = int(np.argmin(losses))
     bounds = (grid[best + 1], grid[max(best - 1, 0)])
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": rtol})
+    minimum = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": rtol})
     # The grid holds the end of the interval, which the search inside it never reaches.
-    smallest, where = min((float(found.fun), float(found.x)), (losses[best], grid[best]))
+    smallest, where = min((float(minimum.fun), float(minimum.x)), (losses[best], grid[best]))
     bound = smallest + loss.rounding
     if min(loss(where - rtol), loss(where + rtol)) <= bound:
         where = _middle(loss, grid, losses, where, bound, rtol)
@@ -195,7 +197,14 @@ class _FinalLoss:
         return end if math.isfinite(end) else math.inf
 
 
-def _middle(loss, grid, losses, where: float, bound: float, rtol: float) -> float:
+def _middle(
+    loss: Callable[[float], float],
+    grid: list[float],
+    losses: list[float],
+    where: float,
+    bound: float,
+    rtol: float,
+) -> float:
     """The middle of the interval around `where` in which the loss is at most `bound`; the grid goes downwards."""
     points = list(zip(grid, losses, strict=True))
     below = [point for point in points if point[0] < where]
@@ -213,7 +222,7 @@ def _middle(loss, grid, losses, where: float, bound: float, rtol: float) -> floa
 
 
 def _edge(holds: Callable[[float], bool], inside: float, outside: float, rtol: float) -> float:
-    """The last number at which something holds that does at `inside` and not at `outside`, by bisection."""
+    """The last number at which `holds` is true, by bisection; it is true at `inside` and false at `outside`."""
     while abs(outside - inside) > rtol:
         middle = (inside + outside) / 2
         if holds(middle):
@@ -223,10 +232,12 @@ def _edge(holds: Callable[[float], bool], inside: float, outside: float, rtol: f
     return inside
 
 
-def _changed(problem: Problem, field: str, value) -> Problem:
+def _changed(problem: Problem, field: str, value: Any) -> Problem:
     """The problem with another value of one field."""
     if field == "training.learning_rate":
-        raise ProblemError("field", field, "is no field to vary: it is what is looked for")
+        raise ProblemError(
+            "field", field, "cannot be varied, because it is what the search looks for"
+        )
     if isinstance(value, Part) or np.ndim(value):
         raise ProblemError(field, value, "every value must be a single number or word")
     return changed(problem, {field: value})

@@ -1,7 +1,7 @@
 """`learndyn rates` and `learndyn exponent`: numbers that one reads off learning curves."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,12 +11,20 @@ from learndyn.cli.options import ProblemFile
 from learndyn.cli.outputs import writable_file, write_text
 from learndyn.errors import ProblemError
 
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+    from learndyn.pictures.plotting import Picture
+
 SHOWN = 12
-"""About so many times are shown in the table of exponents."""
+"""About how many times the table of exponents shows."""
 
 Csv = Annotated[
     Path | None,
-    typer.Option("--csv", metavar="FILE", show_default=False, help="Write the table here as well."),
+    typer.Option(
+        "--csv", metavar="FILE", show_default=False, help="Also write the table to this file."
+    ),
 ]
 Figure = Annotated[
     Path | None,
@@ -25,7 +33,7 @@ Figure = Annotated[
         "-o",
         metavar="FIGURE",
         show_default="no picture",
-        help="Draw it as well: .png, .svg or .pdf by its ending.",
+        help="Also draw a picture: .png, .svg or .pdf by its ending.",
     ),
 ]
 
@@ -37,7 +45,7 @@ def rates(
         typer.Option(
             metavar="FIELD=V1,V2,…",
             show_default="the problem as it is",
-            help="Do it for several values of one field of the problem, named as in the problem "
+            help="Find them for several values of one field of the problem, named as in the problem "
             "file with its table in front: network.width=0.5,1,2.",
         ),
     ] = None,
@@ -47,7 +55,7 @@ def rates(
     """Find the best learning rate and the largest stable one, by the theory.
 
     The best rate has the smallest test loss at the end of training. A rate is stable if the
-    training loss (the test loss where the theory has no other) ends no higher than it started.
+    training loss (the test loss if the theory has no training loss) ends no higher than it started.
     """
     from learndyn.analyses.rates import best_rate, largest_stable_rate, rates_over
     from learndyn.problem.problem import Problem
@@ -55,7 +63,11 @@ def rates(
     problem = Problem.from_toml(problem_file)
     field, values = (None, []) if over is None else _field_and_values(over)
     if output is not None and field is None:
-        raise ProblemError("--output", str(output), "needs --over, for something to draw against")
+        raise ProblemError(
+            "--output",
+            str(output),
+            "needs --over, because the picture shows the rates against a field",
+        )
     _check_files(csv, output)
     name = field.rpartition(".")[2] if field else "problem"
     if field is None:
@@ -86,7 +98,7 @@ def exponent(
         str, typer.Option(metavar="NAME", help="The curve whose exponent is wanted.")
     ] = "test_loss",
     window: Annotated[
-        float, typer.Option(metavar="DECADES", help="How much of the time axis one fit spans.")
+        float, typer.Option(metavar="DECADES", help="How many decades of time one fit spans.")
     ] = 0.5,
     offset: Annotated[
         float,
@@ -112,15 +124,19 @@ def exponent(
     _check_files(csv, output)
     solution = load(file)
     axis = solution.axis
-    found = local_exponent(solution[observable], window=window, offset=offset)
+    exponents = local_exponent(solution[observable], window=window, offset=offset)
     header = [axis, "exponent", "standard_error"]
-    rows = list(zip(*(found[name].values for name in header), strict=True))
+    rows = list(zip(*(exponents[name].values for name in header), strict=True))
     known = [row for row in rows if np.isfinite(row[1])]
     if not known:
-        raise ProblemError("--window", window, "holds fewer than three recorded times everywhere")
+        raise ProblemError(
+            "--window",
+            window,
+            "must be larger: it holds fewer than three recorded times everywhere",
+        )
     _write_csv(csv, header, rows)
     if output is not None:
-        _save(_exponent_figure(found, axis), output)
+        _save(_exponent_figure(exponents, axis), output)
     times = np.array([row[0] for row in known])
     wanted = np.geomspace(times[0], times[-1], SHOWN)
     nearest = np.unique(np.abs(np.log(times) - np.log(wanted)[:, None]).argmin(axis=1))
@@ -160,14 +176,14 @@ def _write_csv(path: Path | None, header: list[str], rows: list[tuple]) -> None:
     remark(f"table written to {path}")
 
 
-def _save(figure, path: Path) -> None:
+def _save(figure: "Picture", path: Path) -> None:
     from learndyn.pictures.plotting import save_figure
 
     save_figure(figure, path)
     remark(f"picture written to {path}")
 
 
-def _rates_figure(data, name: str):
+def _rates_figure(data: "xr.Dataset", name: str) -> "Picture":
     """The best and the largest stable rate against the field."""
     import numpy as np
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
@@ -191,7 +207,8 @@ def _rates_figure(data, name: str):
         panel.set_xscale("log")
         panel.set_yscale("log")
         # Room for a tick above and below, where all rates lie within one decade.
-        panel.set_ylim(data["best_rate"].min() / 1.5, data["largest_stable_rate"].max() * 1.5)
+        lowest, highest = data["best_rate"].values.min(), data["largest_stable_rate"].values.max()
+        panel.set_ylim(lowest / 1.5, highest * 1.5)
         if len(labels) <= 8:
             panel.set_xticks(places, [f"{label:g}" for label in places])
             panel.xaxis.set_minor_locator(NullLocator())
@@ -208,7 +225,7 @@ def _rates_figure(data, name: str):
     return figure
 
 
-def _exponent_figure(data, axis: str):
+def _exponent_figure(data: "xr.Dataset", axis: str) -> "Picture":
     """The exponent over time, in a band of its uncertainty."""
     from learndyn.pictures.plotting import COLOURS, PANEL, Picture
 
@@ -226,7 +243,8 @@ def _exponent_figure(data, axis: str):
     return figure
 
 
-def _finish(panel) -> None:
+def _finish(panel: "Axes") -> None:
+    """Grid and legend."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(alpha=0.25, lw=0.5)
     panel.legend(frameon=False, fontsize=8)

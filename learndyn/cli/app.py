@@ -2,6 +2,7 @@
 
 import inspect
 import platform
+from collections.abc import Callable
 from importlib.metadata import version as version_of
 from typing import Annotated
 
@@ -77,11 +78,11 @@ def _options(
     pass
 
 
-def _add(panel: str, function, *examples: str) -> None:
+def _add(panel: str, function: Callable[..., None], *examples: str) -> None:
     """Make a function a command of the group `panel`, with examples below its help."""
     lines = ["[bold]Examples[/bold]\n", *(f"  learndyn {example}" for example in examples)]
     app.command(
-        help=_unwrapped(function.__doc__),
+        help=_unwrapped(function.__doc__ or ""),
         rich_help_panel=panel,
         epilog="\n".join(lines) if examples else None,
     )(function)

@@ -48,7 +48,9 @@ def new(
         raise ProblemError("KIND", kind, f"unknown kind of problem; {nearest(kind, known)}")
     path = writable_file(output or Path(f"{kind.replace('/', '-')}.toml"))
     if path.exists() and not force:
-        raise FileError(f"{path} is there already; --force replaces it, -o names another file")
+        raise FileError(
+            f"{path} already exists; use --force to replace it, or -o to name another file"
+        )
     write_text(path, known[kind].template.read_text(encoding="utf-8"))
     say(f"{path} written; edit it, then: learndyn run {path}")
 
@@ -86,7 +88,7 @@ def figures(
 
     known = {figure.name: figure for figure in all_figures()}
     if not known:
-        say("no theory has pictures to make")
+        say("there are no pictures to make")
         return
     if not names:
         entries(

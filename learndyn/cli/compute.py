@@ -4,12 +4,13 @@ import contextlib
 import dataclasses
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from learndyn.cli.console import remark, say
 from learndyn.cli.options import (
+    Chosen,
     FirstSeed,
     Method,
     Options,
@@ -22,6 +23,12 @@ from learndyn.cli.options import (
 )
 from learndyn.cli.outputs import writable_file
 from learndyn.errors import Interrupted, ProblemError, nearest
+
+if TYPE_CHECKING:
+    import learndyn.core.method as core
+    from learndyn.core.record import SaveAt as RecordedAt
+    from learndyn.core.solution import Solution
+    from learndyn.problem.problem import Problem
 
 
 def solve(
@@ -83,7 +90,7 @@ def simulate(
     say(repr(simulate_into(path, problem, size, seeds, first_seed, chosen, times)))
 
 
-def value_of(word: str):
+def value_of(word: str) -> Any:
     """The value that a word on the command line stands for: a number or another TOML value, or else the word."""
     for parse in (int, float, lambda text: tomllib.loads(f"value = {text}")["value"]):
         with contextlib.suppress(ValueError):
@@ -91,10 +98,16 @@ def value_of(word: str):
     return word
 
 
-def chosen_method(problem, times, word: str | None, options: list[str], rtol: float | None):
+def chosen_method(
+    problem: "Problem",
+    times: "RecordedAt",
+    word: str | None,
+    options: list[str],
+    rtol: float | None,
+) -> "core.Method | None":
     """The method that --method names, or the automatic one, with the fields that --option and --rtol give it.
 
-    None if nothing was said about it.
+    None if no option says anything about it.
     """
     from learndyn.core.record import Record
     from learndyn.core.theory import theory_for
@@ -105,7 +118,7 @@ def chosen_method(problem, times, word: str | None, options: list[str], rtol: fl
     return method_with(type(usual), options, rtol) or named
 
 
-def method_with(cls: type, options: list[str], rtol: float | None):
+def method_with(cls: "type[Chosen]", options: list[str], rtol: float | None) -> "Chosen | None":
     """A method of this class with the fields that --option and --rtol give it; None if they give none."""
     known = [item.name for item in dataclasses.fields(cls)]
     values = {}
@@ -122,12 +135,12 @@ def method_with(cls: type, options: list[str], rtol: float | None):
             raise ProblemError("--rtol", rtol, f"the method {cls.__name__} has no tolerance")
         if "rtol" in values:
             raise ProblemError("--option rtol", values["rtol"], "give this or --rtol, not both")
-        return _made(cls, values | {"rtol": rtol}, values)
-    return _made(cls, values, values) if values else None
+        return _new_method(cls, values | {"rtol": rtol}, values)
+    return _new_method(cls, values, values) if values else None
 
 
-def _made(cls: type, values: dict, options: dict):
-    """The method; an error in one of its options names the option, as it was given."""
+def _new_method(cls: "type[Chosen]", values: dict[str, Any], options: dict[str, Any]) -> "Chosen":
+    """A method with these fields; an error in a field that an option set names the option."""
     try:
         return cls(**values)
     except ProblemError as error:
@@ -137,8 +150,13 @@ def _made(cls: type, values: dict, options: dict):
         raise ProblemError(f"--option {name}", error.value, error.allowed) from error
 
 
-def solve_into(path: Path, problem, method=None, save_at=None):
-    """Solve and save."""
+def solve_into(
+    path: Path,
+    problem: "Problem",
+    method: "core.Method | None" = None,
+    save_at: "RecordedAt" = None,
+) -> "Solution":
+    """Solve and save; returns the solution."""
     from learndyn.core.solve import solve as solution_of
 
     theory = solution_of(problem, method, save_at=save_at, progress=True)
@@ -147,19 +165,34 @@ def solve_into(path: Path, problem, method=None, save_at=None):
     return theory
 
 
-def simulate_into(path: Path, problem, size, seeds, first_seed=0, method=None, save_at=None):
+def simulate_into(
+    path: Path,
+    problem: "Problem",
+    size: int,
+    seeds: int,
+    first_seed: int = 0,
+    method: "core.Simulator | None" = None,
+    save_at: "RecordedAt" = None,
+) -> "Solution":
     """Simulate and save; if interrupted, save the networks that were finished and say how many."""
     from learndyn.core.simulate import simulate as runs_of
 
-    options = {"method": method, "first_seed": first_seed, "save_at": save_at}
     try:
-        runs = runs_of(problem, size, seeds, progress=True, **options)
+        runs = runs_of(
+            problem,
+            size,
+            seeds,
+            method=method,
+            first_seed=first_seed,
+            save_at=save_at,
+            progress=True,
+        )
     except Interrupted as error:
         if error.solution is None:
             text = f"none of the {seeds} networks was finished, so there are no runs to save"
             raise KeyboardInterrupt(text) from error
         error.solution.save(path)
-        finished = len(error.solution.seeds)
+        finished = error.solution.data.sizes["seed"]
         text = f"{finished} of {seeds} networks were finished and are saved in {path}"
         raise KeyboardInterrupt(text) from error
     runs.save(path)

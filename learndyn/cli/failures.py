@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from typing import Any
 
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
@@ -29,7 +30,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, LearndynError):
         return f"error: {error}"
     if exit_code(error) == GAVE_UP:
-        return f"error: not enough memory: {_first_line(error) or 'an array could not be made'}"
+        return (
+            f"error: not enough memory: {_first_line(error) or 'an array could not be allocated'}"
+        )
     return (
         f"error: unexpected {type(error).__name__}: {_first_line(error)}\n"
         "This is a bug in learndyn; run again with LEARNDYN_DEBUG=1 for the traceback to report."
@@ -47,7 +50,7 @@ def report(error: BaseException, debug: bool) -> int:
 class GuardedGroup(TyperGroup):
     """A command group that ends with an exit code and a short text, whatever happens inside."""
 
-    def invoke(self, ctx):
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except (TyperException, Exit, Abort):
@@ -58,7 +61,7 @@ class GuardedGroup(TyperGroup):
         except (Exception, KeyboardInterrupt) as error:
             raise Exit(report(error, debug=ctx.params["debug"])) from error
 
-    def main(self, *args, standalone_mode: bool = True, **options):
+    def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
         if not standalone_mode:
             return super().main(*args, standalone_mode=False, **options)
         try:

@@ -12,14 +12,16 @@ GRAMMAR = (
 
 
 def fields_and_values(over: list[str]) -> dict[str, list]:
-    """The swept fields and their values in FIELD=VALUES, each of which is one option --over."""
+    """The swept fields and their values, from options --over FIELD=VALUES."""
     fields: dict[str, list] = {}
     for text in over:
         field, equals, words = (part.strip() for part in text.partition("="))
         if not equals or not field or not words:
             raise ProblemError("--over", text, GRAMMAR)
         if field in fields:
-            raise ProblemError("--over", text, f"{field} is there already; give its values at once")
+            raise ProblemError(
+                "--over", text, f"{field} was already given; give all its values in one --over"
+            )
         fields[field] = (
             _spaced(text, words) if words[:4] in ("lin:", "log:") else _list(text, words)
         )
@@ -34,7 +36,7 @@ def _list(text: str, words: str) -> list:
     values = [value_of(word) for word in parts]
     for number, value in enumerate(values):
         if value in values[:number]:
-            raise ProblemError("--over", text, f"has the value {parts[number]} twice")
+            raise ProblemError("--over", text, f"contains the value {parts[number]} twice")
     return values
 
 

@@ -1,20 +1,30 @@
 """Arguments and options that several commands share, and what they mean."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from learndyn.errors import ProblemError, nearest
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from learndyn.problem.part import Part
+    from learndyn.problem.problem import Problem
+
+Chosen = TypeVar("Chosen", bound="Part")
+
 
 def _level(value: float) -> float:
+    """The value of --level, checked."""
     from learndyn.problem.checks import number
 
     return number(above=0, below=1)(value, "--level")
 
 
 def _finite_size(value: float) -> float:
+    """The value of --finite-size, checked."""
     from learndyn.problem.checks import number
 
     return number(minimum=0)(value, "--finite-size")
@@ -53,7 +63,7 @@ Level = Annotated[
         metavar="P",
         callback=_level,
         help="Chance of a false alarm: an observable differs if its deviation is less likely than "
-        "this where the theory is right.",
+        "this when the theory is right.",
     ),
 ]
 FiniteSize = Annotated[
@@ -108,11 +118,11 @@ Select = Annotated[
         "it several times for several.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if it is there already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
-def recording_times(save_at: str | None, problem):
-    """The times that --save-at names for this problem; None for the usual ones."""
+def recording_times(save_at: str | None, problem: "Problem") -> "np.ndarray | None":
+    """The times or steps that --save-at names for this problem; None for the usual ones."""
     if save_at is None:
         return None
     import numpy as np
@@ -145,11 +155,13 @@ Options = Annotated[
 ]
 
 
-def method_of(kinds: tuple[type, ...], word: str | None):
+def method_of(kinds: "tuple[type[Chosen], ...]", word: str | None) -> "Chosen | None":
     """The method whose kind is `word`; None for the usual one."""
     if word is None:
         return None
     known = {cls.kind: cls for cls in kinds}
     if word not in known:
-        raise ProblemError("--method", word, f"unknown here; {nearest(word, known)}")
+        raise ProblemError(
+            "--method", word, f"unknown method for this problem; {nearest(word, known)}"
+        )
     return known[word]()

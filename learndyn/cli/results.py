@@ -1,7 +1,7 @@
 """`learndyn compare` and `learndyn plot`: what to do with saved results."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from learndyn.cli.looks import check_look, look_of, picture_of, refuse_look
 from learndyn.cli.options import Along, At, Colour, FiniteSize, Kind, Level, Select
 from learndyn.cli.outputs import writable_file, write_text
 from learndyn.errors import FileError, ProblemError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def compare(
@@ -24,7 +27,7 @@ def compare(
     ],
     csv: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Write the table here as well."),
+        typer.Option(metavar="FILE", show_default=False, help="Also write the table to this file."),
     ] = None,
     level: Level = 0.01,
     finite_size: FiniteSize = 1.0,
@@ -97,13 +100,14 @@ def plot(
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether a file says of itself that it is a sweep; what else it may be is for others to find out."""
+    """Whether the header of a file says that it holds a sweep."""
     from learndyn.core.storage import is_of_kind
 
     return is_of_kind(path, "sweep")
 
 
-def _sweep_picture(files: list[Path], observables: list[str], look: dict):
+def _sweep_picture(files: list[Path], observables: list[str], look: dict[str, Any]) -> "Figure":
+    """The picture of a saved sweep."""
     from learndyn.sweeps import load_sweep
 
     if len(files) > 1:

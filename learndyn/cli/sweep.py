@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,9 +27,14 @@ from learndyn.cli.options import (
 from learndyn.cli.outputs import writable_file
 from learndyn.errors import ProblemError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from learndyn.sweeps import Sweep
+
 SOME_FAILED = 1
 SHOWN = 5
-"""So many errors are printed; the file has all of them."""
+"""How many errors are printed; the file has all of them."""
 
 
 def sweep(
@@ -47,7 +52,7 @@ def sweep(
     simulate: Annotated[
         int | None,
         typer.Option(
-            metavar="SIZE", show_default="theory only", help="Train networks of this size as well."
+            metavar="SIZE", show_default="theory only", help="Also train networks of this size."
         ),
     ] = None,
     seeds: Annotated[
@@ -104,7 +109,7 @@ def sweep(
         typer.Option(
             metavar="FIGURE",
             show_default="no picture",
-            help="Draw it as well: .png, .svg or .pdf by its ending.",
+            help="Also draw a picture: .png, .svg or .pdf by its ending.",
         ),
     ] = None,
     kind: Kind = None,
@@ -119,7 +124,7 @@ def sweep(
     others. The exit code is 1 if some points failed and 3 if all did. `learndyn plot` draws the
     saved sweep.
     """
-    from learndyn.pictures.plotting import ENDINGS, save_figure
+    from learndyn.pictures.plotting import save_figure
     from learndyn.problem.problem import Problem
     from learndyn.sweeps import sweep as sweep_of
 
@@ -127,25 +132,16 @@ def sweep(
     fields = fields_and_values(over)
     _check_simulation(simulate, seeds, no_solve)
     look = look_of(kind, x, colour, at, select)
-    check_look(look, [path.rpartition(".")[2] for path in fields] + list(fields))
-    if picture is None:
-        refuse_look(look, "needs --picture FIGURE")
-    else:
-        writable_file(picture, tuple(f".{ending}" for ending in ENDINGS))
-    lengths = {"training.steps", "training.time"} & fields.keys()
-    if save_at is not None and lengths:
-        allowed = (
-            f"must be left out where {lengths.pop()} is swept: each point has times of its own"
-        )
-        raise ProblemError("--save-at", save_at, allowed)
+    _check_picture(picture, look, fields)
+    _check_recording(save_at, fields)
     times = recording_times(save_at, problem)
     chosen = chosen_method(problem, times, method, option or [], None)
-    kept = store or writable_file(output).with_suffix(".points")
-    if kept == output:
+    folder = store or writable_file(output).with_suffix(".points")
+    if folder == output:
         raise ProblemError("--store", str(store), "must be another path than the output")
     runs = {"size": simulate, "seeds": seeds or 4, "first_seed": first_seed}
     try:
-        found = sweep_of(
+        swept = sweep_of(
             problem,
             fields,
             solve=not no_solve,
@@ -153,28 +149,48 @@ def sweep(
             observables=observable or None,
             method=chosen,
             save_at=times,
-            store=kept,
+            store=folder,
             retry_failed=retry_failed,
             scheduler=scheduler,
             workers=workers,
             progress=True,
         )
     except KeyboardInterrupt as error:
-        text = f"finished points are in {kept}; the same command goes on from there"
+        text = f"finished points are in {folder}; the same command goes on from there"
         raise KeyboardInterrupt(text) from error
-    found.save(output)
-    remark(f"sweep saved in {output}, its points in {kept}")
-    failures = found.failures
+    swept.save(output)
+    remark(f"sweep saved in {output}, its points in {folder}")
+    failures = swept.failures
     total = math.prod(map(len, fields.values())) * (1 + (simulate is not None and not no_solve))
     if picture is not None and len(failures) < total:
-        save_figure(picture_of(found, observable, look), picture)
+        save_figure(picture_of(swept, observable, look), picture)
         remark(f"picture written to {picture}")
-    say(_summary(found, failures))
+    say(_summary(swept, failures))
     if len(failures):
         raise typer.Exit(GAVE_UP if len(failures) == total else SOME_FAILED)
 
 
+def _check_picture(picture: Path | None, look: dict[str, Any], fields: dict[str, list]) -> None:
+    """Refuse options of a picture that could not be drawn, before long work starts."""
+    from learndyn.pictures.plotting import ENDINGS
+
+    check_look(look, [path.rpartition(".")[2] for path in fields] + list(fields))
+    if picture is None:
+        refuse_look(look, "needs --picture FIGURE")
+    else:
+        writable_file(picture, tuple(f".{ending}" for ending in ENDINGS))
+
+
+def _check_recording(save_at: str | None, fields: dict[str, list]) -> None:
+    """Refuse --save-at if the length of training is swept."""
+    lengths = {"training.steps", "training.time"} & fields.keys()
+    if save_at is not None and lengths:
+        allowed = f"must be left out if {lengths.pop()} is swept, as each point has its own times"
+        raise ProblemError("--save-at", save_at, allowed)
+
+
 def _check_simulation(simulate: int | None, seeds: int | None, no_solve: bool) -> None:
+    """Refuse options of simulations that make no sense together."""
     if simulate is None and seeds is not None:
         raise ProblemError("--seeds", seeds, "needs --simulate SIZE")
     if simulate is None and no_solve:
@@ -184,20 +200,20 @@ def _check_simulation(simulate: int | None, seeds: int | None, no_solve: bool) -
             raise ProblemError(name, value, "must be a whole number of at least 1")
 
 
-def _summary(found, failures) -> str:
+def _summary(swept: "Sweep", failures: "pd.DataFrame") -> str:
     """What was computed, reused and lost, with the first errors."""
-    shape = " × ".join(f"{axis} ({found.data.sizes[axis]})" for axis in found.axes)
-    points = math.prod(found.data.sizes[axis] for axis in found.axes)
-    evidence = found.evidence
+    shape = " × ".join(f"{axis} ({swept.data.sizes[axis]})" for axis in swept.axes)
+    points = math.prod(swept.data.sizes[axis] for axis in swept.axes)
+    evidence = swept.evidence
     lines = [
         f"sweep over {shape}: {points} points",
         f"  {evidence['computed']} results computed, {evidence['reused']} reused, "
         f"{len(failures)} failed",
     ]
     if evidence.get("damaged"):
-        lines.append(f"  {evidence['damaged']} files of the store were damaged, and made anew")
+        lines.append(f"  {evidence['damaged']} damaged files of the store were computed again")
     for row in failures.head(SHOWN).to_dict("records"):
-        values = ", ".join(f"{axis} = {row[axis]}" for axis in found.axes)
+        values = ", ".join(f"{axis} = {row[axis]}" for axis in swept.axes)
         lines.append(f"  failed at {values} ({row['what']}): {row['error']}")
     if len(failures) > SHOWN:
         lines.append(f"  … and {len(failures) - SHOWN} more, in the variable error of the file")

@@ -19,10 +19,12 @@ import html
 import textwrap
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from jaxtyping import Float
 from scipy.interpolate import make_interp_spline
 
 from learndyn.core.solution import Solution
@@ -76,19 +78,19 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """The verdict in words."""
-        what = f"theory against {self.seeds} runs of size {self.size}"
+        pair = f"theory against {self.seeds} runs of size {self.size}"
         if self.agrees:
-            return f"{what}: agreement in every observable, at the level {self.level:g}"
-        bad = self.table.query("verdict != 'agrees'").index.tolist()
-        return f"{what}: {', '.join(bad)} {'differs' if len(bad) == 1 else 'differ'}"
+            return f"{pair}: agreement in every observable, at the level {self.level:g}"
+        differing = self.table.query("verdict != 'agrees'").index.tolist()
+        return f"{pair}: {', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}"
 
-    def __str__(self):
+    def __str__(self) -> str:
         paragraphs = [textwrap.fill(line, 98) for line in (self.verdict, *_footer(self))]
         return "\n".join([paragraphs[0], "", _text(self), "", *paragraphs[1:]])
 
     __repr__ = __str__
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         footer = "".join(f"<p>{html.escape(line)}</p>" for line in _footer(self))
         table = self.table.to_html(float_format="{:.3g}".format)
         return f"<p><b>{html.escape(self.verdict)}</b></p>{table}{footer}"
@@ -99,32 +101,24 @@ def compare(
 ) -> Comparison:
     """Test whether the mean of the runs agrees with the theory, observable by observable.
 
-    An observable differs if a deviation as large as the one found, beyond the allowance
+    An observable differs if a deviation as large as the observed one, beyond the allowance
     `finite_size` · (largest value)/(size of the runs) + (accuracy of the theory) + (rounding, 10⁻⁹
-    of the largest value), has a chance below `level` where the theory is right; the chance accounts
+    of the largest value), has a chance below `level` if the theory is right; the chance accounts
     for looking at many correlated times and components. `level` is the rate of false alarms of each
     observable, not of all together. The allowance is there because the theory is a limit, from
     which finite networks differ by O(1/size); `finite_size=0` is the strict test. An error bar
     needs two seeds or more.
 
-    Raises `CannotCompare` where the two are not of the same problem or have nothing in common.
+    Raises `CannotCompare` if the two do not belong to the same problem, or have nothing in common.
     """
     level = number(above=0, below=1)(level, "level")
     finite_size = number(minimum=0)(finite_size, "finite_size")
     _check_comparable(theory, runs, finite_size)
     data, notes = _before_divergence(theory, runs)
-    if left_out := set(runs.observables) ^ set(theory.observables):
-        notes.append(f"Not compared, as only one of the two has it: {', '.join(sorted(left_out))}.")
-    notes += [f"Warning: {text}." for text in theory.evidence.warnings or []]
     size = runs.evidence.limiting_size or runs.size
-    if note := note_on_runs(theory.evidence, size):
-        notes.append(note)
     common = [name for name in runs.observables if name in theory.observables]
     judged = [name for name in common if theory[name].attrs.get("judged", 1)]
-    if aside := sorted(set(common) - set(judged)):
-        notes.append(
-            f"Not judged: {', '.join(aside)}, whose finite-size bias is larger than O(1/size)."
-        )
+    notes += _notes_before_judging(theory, runs, size, set(common) - set(judged))
     rows, deviations, between, sampled = {}, {}, 0.0, []
     for name in judged:
         run = data[name].transpose("seed", ...)
@@ -151,8 +145,32 @@ def compare(
         )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("observable")
     seeds = runs.data.sizes["seed"]
-    settings = (runs.axis, level, finite_size, size, seeds, tuple(notes))
-    return Comparison(table, xr.Dataset(deviations), *settings)
+    return Comparison(
+        table,
+        xr.Dataset(deviations),
+        axis=runs.axis,
+        level=level,
+        finite_size=finite_size,
+        size=size,
+        seeds=seeds,
+        notes=tuple(notes),
+    )
+
+
+def _notes_before_judging(
+    theory: Solution, runs: Solution, size: int | None, not_judged: set[str]
+) -> list[str]:
+    """What is left out of the comparison, the warnings of the theory, and whether the runs leave a symmetric start."""
+    notes = []
+    if left_out := set(runs.observables) ^ set(theory.observables):
+        notes.append(f"Not compared, as only one of the two has it: {', '.join(sorted(left_out))}.")
+    notes += [f"Warning: {text}." for text in theory.evidence.warnings or []]
+    if note := note_on_runs(theory.evidence, size):
+        notes.append(note)
+    if not_judged:
+        names = ", ".join(sorted(not_judged))
+        notes.append(f"Not judged: {names}, whose finite-size bias is larger than O(1/size).")
+    return notes
 
 
 def on_common_axes(
@@ -169,6 +187,7 @@ def on_common_axes(
 
 
 def _check_comparable(theory: Solution, runs: Solution, finite_size: float, least: int = 2) -> None:
+    """Refuse a pair that cannot be compared; the runs need at least `least` seeds."""
     for name, value in (("theory", theory), ("runs", runs)):
         if not isinstance(value, Solution):
             raise CannotCompare(f"{name} = {shown(value)}: must be a Solution")
@@ -180,22 +199,25 @@ def _check_comparable(theory: Solution, runs: Solution, finite_size: float, leas
         raise CannotCompare("the second argument is a theory; it must be runs, from simulate")
     if theory.problem != runs.problem:
         difference = _first_difference(theory.problem.to_dict(), runs.problem.to_dict())
-        raise CannotCompare(f"theory and runs are of different problems: {difference}")
+        raise CannotCompare(f"theory and runs belong to different problems: {difference}")
     if theory.axis != runs.axis:
         raise CannotCompare(f"the theory is over {theory.axis}, the runs are over {runs.axis}")
     if runs.data.sizes["seed"] < least:
         raise CannotCompare("one seed has no error bar: simulate with at least 2 seeds")
     if finite_size > 0 and not runs.size:
-        raise CannotCompare("the evidence of the runs has no size: only finite_size=0 is possible")
+        raise CannotCompare(
+            "the runs do not state their size, so that only finite_size=0 is possible"
+        )
     common = set(theory.observables) & set(runs.observables)
     if not any(theory[name].attrs.get("judged", 1) for name in common):
-        has = [", ".join(solution.observables) for solution in (theory, runs)]
+        names = [", ".join(solution.observables) for solution in (theory, runs)]
         raise CannotCompare(
-            f"no observable in common to judge: the theory has {has[0]}, the runs {has[1]}"
+            "theory and runs have no observable in common to judge: "
+            f"the theory has {names[0]}, the runs have {names[1]}"
         )
 
 
-def _first_difference(a, b, path: str = "") -> str:
+def _first_difference(a: object, b: object, path: str = "") -> str:
     """Where two pieces of plain data first differ, in words."""
     if not (isinstance(a, dict) and isinstance(b, dict)):
         return f"{path} is {shown(a, 60)} in the theory and {shown(b, 60)} in the runs"
@@ -224,10 +246,12 @@ def _before_divergence(theory: Solution, runs: Solution) -> tuple[xr.Dataset, li
         data = data.isel({dim: np.flatnonzero(inside)})
     if not data.sizes[axis]:
         raise CannotCompare(f"nothing to compare: the {who} diverged at {axis} {ends[who]:g}")
-    return data, [f"The {who} diverged at {axis} {ends[who]:g}; only what is before is compared."]
+    return data, [f"The {who} diverged at {axis} {ends[who]:g}; only what came before is compared."]
 
 
-def _theory_on(run: xr.DataArray, array: xr.DataArray, size: int | None):
+def _theory_on(
+    run: xr.DataArray, array: xr.DataArray, size: int | None
+) -> tuple[np.ndarray, float]:
     """The theory on the axes of the runs, and the error of interpolating it."""
     name, dims = run.name, run.dims[1:]
     if set(dims) != set(array.dims):
@@ -258,7 +282,7 @@ def _theory_on(run: xr.DataArray, array: xr.DataArray, size: int | None):
     return values, error
 
 
-def _sampling_error_on(run: xr.DataArray, error: xr.DataArray | None):
+def _sampling_error_on(run: xr.DataArray, error: xr.DataArray | None) -> np.ndarray | None:
     """The standard error of a sampled theory on the axes of the runs, linear between its times; or None."""
     if error is None:
         return None
@@ -280,8 +304,18 @@ def _sampling_error_on(run: xr.DataArray, error: xr.DataArray | None):
     return values
 
 
-def _interpolated(name, values, axis: int, have, want, size: int | None):
-    """A cubic spline in time, and as its error twice its largest distance to a quintic one."""
+def _interpolated(
+    name: object,
+    values: Float[np.ndarray, "..."],
+    axis: int,
+    have: Float[np.ndarray, " T"],
+    want: Float[np.ndarray, " T2"],
+    size: int | None,
+) -> tuple[Float[np.ndarray, "..."], float]:
+    """A cubic spline from the times `have` to the times `want`, and its error.
+
+    The error is taken to be twice the largest distance to a quintic spline.
+    """
     # Runs are recorded after whole steps of 1/size, up to half a step after the time asked for.
     slack = 0.5 / size * (1 + 1e-9) if size else 0.0
     outside = want[(want < have[0] - slack) | (want > have[-1] + slack)]
@@ -294,7 +328,14 @@ def _interpolated(name, values, axis: int, have, want, size: int | None):
     return cubic, 2 * float(np.max(np.abs(cubic - other)))
 
 
-def _judge(run: xr.DataArray, predicted, sampling, allowance: float, rounding: float, level: float):
+def _judge(
+    run: xr.DataArray,
+    predicted: Float[np.ndarray, "..."],
+    sampling: Float[np.ndarray, "..."] | None,
+    allowance: float,
+    rounding: float,
+    level: float,
+) -> tuple[dict[str, Any], dict[str, xr.DataArray]]:
     """The row of the table and the deviations over time of one observable.
 
     `sampling` is the theory's own standard error, or None.
@@ -357,6 +398,7 @@ def _text(comparison: Comparison) -> str:
 
 
 def _footer(comparison: Comparison) -> list[str]:
+    """What the columns mean, the allowance, and the notes."""
     allowance = "the accuracy of the theory and rounding alone (finite_size=0, the strict test)."
     if comparison.finite_size:
         allowance = (

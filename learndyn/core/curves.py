@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from learndyn.core.record import Record
 from learndyn.errors import UnknownObservable, nearest
@@ -23,10 +24,12 @@ MAIN, SECOND = "step", "step2"
 class Quantity(NamedTuple):
     """One line of a theory's table of observables.
 
-    `axes` are the names of its axes, with "step" (and "step2", for functions of two times) where the states of training
-    go. `words` say what it is, with its symbol and, for losses, every factor. `judged` is False for a quantity that
-    `compare` should leave out of its verdict because finite networks deviate from the limit by more than O(1/N) in it:
-    one with a kink, such as a maximum. `convention` says what a reader must know to set it beside another loss.
+    - `name`: the name of the observable, such as "R".
+    - `axes`: the names of its axes; "step" (and "step2", for functions of two times) stands for the states of training.
+    - `words`: what it is, with its symbol and, for losses, every factor.
+    - `judged`: whether `compare` includes it in its verdict. False for a quantity with a kink, such as a maximum, in
+      which finite networks deviate from the limit by more than O(1/N). True unless given.
+    - `convention`: what a reader must know to compare it with another loss. Empty unless given.
     """
 
     name: str
@@ -43,9 +46,15 @@ Table = tuple[Quantity, ...]
 class Curves:
     """Observables at the first `reached` states of a record, all of them unless training diverged.
 
-    `arrays` may go on beyond these states; they are cut here. `errors` are standard errors of some of them, `batches`
-    the values of every batch of samples (a first axis more) where they are averages. `labels` are those of axes that
-    are not numbered from 0. `evidence` says how the numbers were obtained.
+    - `table`: the theory's table of observables.
+    - `record`: the states of training that were asked for.
+    - `arrays`: the observables by name. They may go on beyond the states that were reached; they are cut here.
+    - `reached`: how many states of the record were reached. All of them unless given.
+    - `errors`: standard errors, by observable. None unless given.
+    - `batches`: the values of every batch of samples, for observables that are averages over batches; the batches are
+      an extra first axis. None unless given.
+    - `labels`: the labels of axes that are not numbered from 0.
+    - `evidence`: how the numbers were obtained.
     """
 
     table: Table
@@ -57,12 +66,12 @@ class Curves:
     labels: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         reached = len(self.record) if self.reached is None else int(self.reached)
         known = {quantity.name: quantity for quantity in self.table}
         for name in self.arrays:
             if name not in known:
-                raise UnknownObservable(f"no observable {name!r} in the table of this theory")
+                raise UnknownObservable(f"the table of this theory has no observable {name!r}")
         # In the order of the table.
         arrays = {name: self.arrays[name] for name in known if name in self.arrays}
         cut = {
@@ -75,7 +84,9 @@ class Curves:
             object.__setattr__(self, name, value)
         for name, error in self.errors.items():
             if error.shape != self.arrays[name].shape:
-                raise ValueError(f"the error of {name} has the shape {error.shape}: not its own")
+                raise ValueError(
+                    f"the error of {name} has the shape {error.shape}; it must be {self.arrays[name].shape}"
+                )
 
     @property
     def count(self) -> int:
@@ -112,7 +123,7 @@ class Curves:
         count = int(np.count_nonzero(places < self.count))
         known = {quantity.name: quantity for quantity in self.table}
 
-        def taken(arrays: dict, extra: int) -> dict:
+        def taken(arrays: dict[str, np.ndarray], extra: int) -> dict[str, np.ndarray]:
             return {n: _taken(known[n], x, places[:count], extra) for n, x in arrays.items()}
 
         return dataclasses.replace(
@@ -125,7 +136,7 @@ class Curves:
         )
 
     def restricted(self, names: Iterable[str] | None) -> "Curves":
-        """Some of the observables only; all of them for None."""
+        """Only the observables with these names; all of them for None."""
         if names is None:
             return self
         names = tuple(names)
@@ -133,7 +144,7 @@ class Curves:
             if name not in self.arrays:
                 raise UnknownObservable(f"no observable {name!r}; {nearest(name, self.arrays)}")
 
-        def chosen(arrays: dict) -> dict:
+        def chosen(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             return {name: x for name, x in arrays.items() if name in names}
 
         return dataclasses.replace(
@@ -143,7 +154,7 @@ class Curves:
             batches=chosen(self.batches),
         )
 
-    def told(self, **evidence) -> "Curves":
+    def told(self, **evidence: Any) -> "Curves":
         """The same curves with more evidence."""
         return dataclasses.replace(self, evidence=self.evidence | evidence)
 
@@ -193,7 +204,7 @@ class Curves:
 
 
 def side_by_side(runs: dict[int, Curves], time_words: str) -> xr.Dataset:
-    """The curves of several seeds with the axis "seed" in front; one that diverged early is NaN from there on."""
+    """The curves of several seeds with the axis "seed" in front; a seed that diverged early is NaN from there on."""
     longest = max(runs.values(), key=lambda curves: (curves.count, len(curves.arrays)))
     known = {quantity.name: quantity for quantity in longest.table}
     arrays, labels = longest.variables(time_words)
@@ -209,32 +220,32 @@ def side_by_side(runs: dict[int, Curves], time_words: str) -> xr.Dataset:
 
 
 def _states(quantity: Quantity, count: int) -> tuple[slice, ...]:
-    """Where the first `count` states of an observable stand."""
+    """The index of the first `count` states of an observable."""
     return tuple(slice(count if axis in (MAIN, SECOND) else None) for axis in quantity.axes)
 
 
-def _cut(quantity: Quantity, values, count: int, extra: int) -> np.ndarray:
-    """The first `count` states of an array that has so many `extra` axes in front of those of the quantity."""
-    values = np.asarray(values)
+def _cut(quantity: Quantity, array: ArrayLike, count: int, extra: int) -> np.ndarray:
+    """The first `count` states of an array with `extra` axes in front of the axes of the quantity."""
+    values = np.asarray(array)
     if values.ndim != len(quantity.axes) + extra:
         raise ValueError(
-            f"{quantity.name} has the shape {values.shape} for the axes {quantity.axes}"
+            f"{quantity.name} has the shape {values.shape}, which does not fit its axes {quantity.axes}"
         )
     for axis, length in zip(quantity.axes, values.shape[extra:], strict=True):
         if axis in (MAIN, SECOND) and length < count:
-            raise ValueError(f"{quantity.name} has {length} states of {count} along {axis}")
+            raise ValueError(f"{quantity.name} has only {length} of {count} states along {axis}")
     return values[(slice(None),) * extra + _states(quantity, count)]
 
 
 def _taken(quantity: Quantity, values: np.ndarray, places: np.ndarray, extra: int) -> np.ndarray:
-    """Some of the states of an array that has so many `extra` axes in front of those of the quantity."""
+    """The states at `places` of an array with `extra` axes in front of the axes of the quantity."""
     for number, axis in enumerate(quantity.axes, extra):
         if axis in (MAIN, SECOND):
             values = np.take(values, places, axis=number)
     return values
 
 
-def averaged(batches: Sequence[Curves], evidence: dict | None = None) -> Curves:
+def averaged(batches: Sequence[Curves], evidence: dict[str, Any] | None = None) -> Curves:
     """The mean over independent batches of samples, with standard errors, at the states that all reached."""
     count = min(batch.count for batch in batches)
     first = batches[0]
@@ -244,24 +255,30 @@ def averaged(batches: Sequence[Curves], evidence: dict | None = None) -> Curves:
     return of_batches(first, stacked, count, evidence)
 
 
-def of_batches(like: Curves, batches: dict, count: int, evidence: dict | None = None) -> Curves:
-    """Curves like others, from the values of every batch (the first axis)."""
-    both = {name: mean_and_error(values) for name, values in batches.items()}
+def of_batches(
+    like: Curves,
+    batches: dict[str, np.ndarray],
+    count: int,
+    evidence: dict[str, Any] | None = None,
+) -> Curves:
+    """Curves with the table and record of others, averaged over batches (the first axis of every array)."""
+    averages = {name: mean_and_error(values) for name, values in batches.items()}
     return dataclasses.replace(
         like,
-        arrays={name: mean for name, (mean, _) in both.items()},
-        errors={name: error for name, (_, error) in both.items()},
+        arrays={name: mean for name, (mean, _) in averages.items()},
+        errors={name: error for name, (_, error) in averages.items()},
         batches=batches,
         reached=count,
         evidence=like.evidence if evidence is None else evidence,
     )
 
 
-class Extrapolated(NamedTuple):
-    """Curves at vanishing steps, and what is known of their errors, by observable.
+class ExtrapolatedCurves(NamedTuple):
+    """Curves extrapolated to vanishing steps, and estimates of their errors by observable.
 
-    `change` is the difference from one order less, `noise` its standard error where batches show it, and `error` the
-    absolute difference from what the grids without the finest give.
+    - `change`: the difference from the extrapolation of one order less.
+    - `noise`: the standard error of `change`, from the batches; 0 if there are none.
+    - `error`: the absolute difference from the extrapolation without the finest grid.
     """
 
     curves: Curves
@@ -270,11 +287,11 @@ class Extrapolated(NamedTuple):
     error: dict[str, np.ndarray]
 
 
-def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> Extrapolated:
-    """Curves found with steps h, h/2, h/4, … extrapolated to vanishing steps, at the states that all reached.
+def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> ExtrapolatedCurves:
+    """Extrapolate curves with steps h, h/2, h/4, … to vanishing steps, at the states that all of them reached.
 
-    Sampled curves are extrapolated batch by batch: what the batches of all grids share is in none of the differences.
-    Observables named `aside` are those of the finest grid.
+    Sampled curves are extrapolated batch by batch, so that fluctuations that the batches of all grids share cancel in
+    the differences. Observables named in `aside` are not extrapolated, but taken from the finest grid.
     """
     count = min(grid.count for grid in grids)
     cut = [grid.cut(count) for grid in grids]
@@ -295,4 +312,8 @@ def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> Extrapol
         change[name], noise[name] = mean_and_error(batches[name] - less)
         error[name] = np.abs(values[name] - richardson(sequence[:-1]).values.mean(axis=0))
     curves = dataclasses.replace(finest, arrays=values, errors=errors, batches=batches)
-    return Extrapolated(curves, change, noise, error)
+    return ExtrapolatedCurves(curves, change, noise, error)
+
+
+Extrapolated = ExtrapolatedCurves
+"""The former name, which `families/wide/flow.py` still imports."""

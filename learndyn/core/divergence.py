@@ -3,9 +3,9 @@
 import numpy as np
 
 DIVERGED = 1e10
-"""What is followed, a loss or an overlap or an output, counts as diverged beyond this many times its scale."""
+"""A loss, an overlap or an output counts as diverged if it exceeds its scale by this factor."""
 
 
-def diverged(size, scale=1.0) -> np.ndarray:
-    """True where `size` is not finite, or |size| > DIVERGED · scale; number by number."""
+def diverged(size: float | np.ndarray, scale: float | np.ndarray = 1.0) -> np.ndarray:
+    """True where `size` is not finite, or |size| > DIVERGED · scale; entry by entry."""
     return ~np.isfinite(size) | (np.abs(size) > DIVERGED * scale)

@@ -14,14 +14,22 @@ import numpy as np
 class Evidence(Mapping[str, Any]):
     """How the numbers of a solution were obtained: plain data, by attribute or by key.
 
-    Every solution has `kind` ("theory" or "simulation"), theory, reference, method, wall_time and versions. A theory
-    also says how exact it is and which seed it drew samples with; `accuracy` is an absolute error for each observable,
-    `warnings` are sentences, `symmetric_start` says what is symmetric, and how fast small deviations grow. A simulation
-    has its size and seeds; `limiting_size` is the smallest of the sizes that the theory takes to be large.
-    `size_symbol` is the paper's letter for the size. What only one theory knows is in `rest`, and is a key like all
-    others. What is not known is None, and not a key.
+    Fields that are not known are None, and are not keys. Every solution has
 
-    `wall_time` is the whole time in seconds, and `compile_time` the part of it in which JAX or numba compiled.
+    - `kind`: "theory" or "simulation";
+    - `theory`, `reference`, `method`: the names of the theory and its paper, and the method as plain data;
+    - `size_symbol`: the paper's letter for the size;
+    - `wall_time`: the whole time in seconds; `compile_time`: the part of it in which JAX or numba compiled;
+    - `versions`: of the libraries that the numbers depend on.
+
+    A theory also has
+
+    - `exactness`: whether it is exact, asymptotic or approximate; `seed`: with which it drew samples;
+    - `accuracy`: an absolute error for each observable; `warnings`: sentences for the user;
+    - `symmetric_start`: what is symmetric about the start, and how fast small deviations grow.
+
+    A simulation has its `size` and `seeds`, and `limiting_size`, the smallest of the sizes that the theory takes to be
+    large. Entries of a single theory are in `rest`, and are keys like all others.
     """
 
     kind: str = ""
@@ -42,7 +50,7 @@ class Evidence(Mapping[str, Any]):
     versions: dict[str, str] | None = None
     rest: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.kind not in ("theory", "simulation"):
             raise ValueError(f"kind = {self.kind!r}: must be 'theory' or 'simulation'")
 
@@ -69,10 +77,10 @@ class Evidence(Mapping[str, Any]):
         return len(self._items())
 
 
-def to_json(value) -> str:
-    """JSON, with numbers and arrays of numpy as plain ones."""
+def to_json(value: object) -> str:
+    """JSON, in which numbers and arrays of NumPy become plain numbers and lists."""
 
-    def plain(item):
+    def plain(item: object) -> object:
         if isinstance(item, np.ndarray | np.generic):
             return item.tolist()
         if isinstance(item, Mapping):

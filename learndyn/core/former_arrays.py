@@ -1,15 +1,16 @@
-"""Arrays of learndyn 0.1 in today's conventions: axes of length one put back, names and factors that have changed."""
+"""Arrays of learndyn 0.1 in today's conventions: with axes of length one, and with today's names and factors."""
 
 import xarray as xr
 
 from learndyn.core.curves import MAIN, SECOND
 from learndyn.core.theory import Theory
+from learndyn.problem.problem import Problem
 
 ENDINGS = ("_standard_error_runs", "_standard_error", "_runs", "")
 """What follows the name of an observable, in solutions and sweeps."""
 
 
-def from_version_1(data: xr.Dataset, theory: Theory, problem) -> xr.Dataset:
+def from_version_1(data: xr.Dataset, theory: Theory, problem: Problem) -> xr.Dataset:
     """The arrays of a solution of a problem, or of a sweep, that learndyn 0.1 saved."""
     axis = "time" if "time" in data.dims else "step"
     names = {MAIN: axis, SECOND: f"{axis}2"}
@@ -21,9 +22,9 @@ def from_version_1(data: xr.Dataset, theory: Theory, problem) -> xr.Dataset:
         if name not in known:
             continue
         array = data[full]
-        axes = [names.get(one, one) for one in known[name].axes]
-        missing = {one: [0] for one in axes if one not in array.dims}
-        outer = [one for one in array.dims if one not in axes]
+        axes = [names.get(dim, dim) for dim in known[name].axes]
+        missing = {dim: [0] for dim in axes if dim not in array.dims}
+        outer = [dim for dim in array.dims if dim not in axes]
         converted = array.expand_dims(missing).transpose(*outer, *axes)
         converted = converted * theory.former_factors.get(name, 1.0)
         attributes = {key: value for key, value in array.attrs.items() if key != "units"}

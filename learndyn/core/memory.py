@@ -10,7 +10,7 @@ def require_memory(needed: float, purpose: str, advice: str) -> None:
     free = psutil.virtual_memory().available
     if needed > free:
         raise NotEnoughMemory(
-            f"{purpose} needs about {_gib(needed)} of memory and {_gib(free)} are free; {advice}"
+            f"{purpose} needs about {_gib(needed)} of memory, but only {_gib(free)} are free; {advice}"
         )
 
 

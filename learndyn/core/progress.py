@@ -1,15 +1,16 @@
-"""A progress bar on standard error that is not there when nobody can see it."""
+"""A progress bar on standard error, shown only on a terminal."""
 
 import contextlib
 import sys
 import threading
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 @contextlib.contextmanager
-def progress_bar(visible: bool, label: str):
+def progress_bar(visible: bool, label: str) -> Iterator[Callable[[float], None]]:
     """Yields a function to call with the fraction done; it draws only on a terminal."""
     if not visible or not sys.stderr.isatty():
         yield lambda fraction: None

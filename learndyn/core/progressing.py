@@ -8,16 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from learndyn.errors import LearndynError
 from learndyn.numerics.gram import gram
+from learndyn.problem.problem import Problem
 
 Report = Callable[[float], None]
-"""Takes the state of training that was reached, or the fraction of the work done; it may raise, which ends the run."""
+"""Takes the state of training that was reached, or the fraction of the work done. It may raise to end the run."""
 
 
 def of_states(report: Report, last: float, power: float = 1.0) -> Report:
-    """A report of states as one of the fraction of the work done, which grows as a power of them."""
+    """Turn a report of fractions into a report of states: the fraction done is (state/last)^power."""
     return lambda state: report((state / last) ** power if last else 1.0)
 
 
@@ -34,18 +36,18 @@ class Progressing(abc.ABC):
 
     @abc.abstractmethod
     def advance(self, states: Sequence[float] | np.ndarray, report: Report) -> int:
-        """Go through the `states` and keep what the observables need there; how many came before training diverged.
+        """Go through the `states` and measure at each; return how many were reached before training diverged.
 
-        States increase, and the first is not before `now`.
+        The states increase, and the first is not before `now`.
         """
 
     @abc.abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """The observables at all states that were kept, by the names of the theory's table."""
+        """The observables at all measured states, by the names of the theory's table."""
 
     @abc.abstractmethod
     def observe(self) -> dict[str, np.ndarray]:
-        """The observables of `now`, with axes of length one for the states."""
+        """The observables at `now`; their axes of states have length one."""
 
     def labels(self) -> dict[str, np.ndarray]:
         """The labels of axes that are not numbered from 0."""
@@ -56,27 +58,29 @@ class Progressing(abc.ABC):
         return {}
 
     def nearest(self, until: float) -> float:
-        """The state that there is nearest to `until`."""
+        """The reachable state that is nearest to `until`."""
         return until
 
     def after(self) -> float:
         """The state after one step."""
-        raise LearndynError("the limit has no single steps: it advances in time; use advance(t)")
+        raise LearndynError(
+            "the limit has no single steps, because it advances in continuous time; use advance(t)"
+        )
 
     def complete(self, report: Report) -> None:
-        """Go on to the end of training, where what belongs to the run as a whole needs it; divergence ends it."""
+        """Go on to the end of training if observables of the whole run need it; raise `Diverged` on divergence."""
         return
 
-    def change(self, problem) -> None:
-        """Go on with another problem from the present state. It differs in fields that are `changeable` only."""
+    def change(self, problem: Problem) -> None:
+        """Go on with another problem from the present state. It differs only in fields that are `changeable`."""
         return
 
 
 class Products(NamedTuple):
     """Measured vectors (…, components) whose products at two states are the observable.
 
-    The product is the mean over components, or their sum. A list has a first axis more, and its vectors may differ in
-    length.
+    - `vectors`: an array, or a list of arrays, which may differ in length. A list adds a first axis to the observable.
+    - `mean`: whether a product is the mean over the components, or their sum. True unless given.
     """
 
     vectors: np.ndarray | list[np.ndarray]
@@ -84,13 +88,14 @@ class Products(NamedTuple):
 
 
 class _Stack:
-    """Arrays of one shape, one for each state, in one array that grows."""
+    """Arrays of one shape, one for each state, stored in one array that grows."""
 
     def __init__(self, expected: int):
-        self.length, self.values = 0, None
+        self.length = 0
+        self.values: np.ndarray | None = None
         self.expected = expected
 
-    def append(self, value) -> None:
+    def append(self, value: ArrayLike) -> None:
         value = np.asarray(value)
         if self.values is None:
             self.values = np.empty((max(self.expected, 1), *value.shape), value.dtype)
@@ -103,8 +108,8 @@ class _Stack:
         return np.empty(0) if self.values is None else self.values[: self.length]
 
 
-class _Kept:
-    """What was measured at the states so far."""
+class _Measurements:
+    """The measurements at the states so far."""
 
     def __init__(self, expected: int):
         self.expected = expected
@@ -124,25 +129,25 @@ class _Kept:
                 stack.append(vector)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        found = {name: stack.get() for name, stack in self.numbers.items()}
+        arrays = {name: stack.get() for name, stack in self.numbers.items()}
         for name, (several, mean, stacks) in self.products.items():
             each = [gram(stack.get(), mean=mean) for stack in stacks]
-            found[name] = np.stack(each) if several else each[0]
-        return found
+            arrays[name] = np.stack(each) if several else each[0]
+        return arrays
 
 
 class Trainee(Progressing):
     """One finite network in training.
 
-    A family writes `move` and `measure`, and `finish` for what belongs to the run as a whole. `expected` is the number
-    of states that will be kept, if it is known, so that memory is asked for once.
+    A family writes `move` and `measure`, and `finish` for observables of the whole run. `expected` is the number of
+    states that will be measured, or 0 if it is not known; memory for them is then allocated at once.
     """
 
     def __init__(self, expected: int = 0):
-        self._kept, self._begun = _Kept(expected), False
+        self._measurements, self._begun = _Measurements(expected), False
 
     def begin(self) -> None:
-        """Look at the first state; raise `Diverged` if there is none."""
+        """Prepare the first state; raise `Diverged` if there is none."""
         return
 
     @abc.abstractmethod
@@ -154,7 +159,7 @@ class Trainee(Progressing):
         """The observables of the present state: arrays, or `Products` for functions of two times."""
 
     def finish(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """All observables, from those measured at the states that were kept."""
+        """All observables, from the arrays measured at the states."""
         return arrays
 
     def weights(self) -> dict[str, np.ndarray]:
@@ -162,10 +167,10 @@ class Trainee(Progressing):
         raise LearndynError("this network does not show its weights")
 
     def sample(self, count: int) -> dict[str, np.ndarray]:
-        """So many examples of those that the network sees, without changing what it will see."""
+        """`count` of the examples that the network sees; drawing them does not change what it will see."""
         raise LearndynError("this network does not show its examples")
 
-    def advance(self, states, report):
+    def advance(self, states: Sequence[float] | np.ndarray, report: Report) -> int:
         for number, state in enumerate(states):
             with np.errstate(over="ignore", invalid="ignore"):
                 try:
@@ -177,15 +182,15 @@ class Trainee(Progressing):
                     measured = self.measure()
                 except Diverged:
                     return number
-                self._kept.add(measured)
+                self._measurements.add(measured)
         return len(states)
 
-    def arrays(self):
+    def arrays(self) -> dict[str, np.ndarray]:
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.finish(self._kept.arrays())
+            return self.finish(self._measurements.arrays())
 
-    def observe(self):
-        present = _Kept(1)
+    def observe(self) -> dict[str, np.ndarray]:
+        present = _Measurements(1)
         present.add(self.measure())
         return self.finish(present.arrays())
 
@@ -197,13 +202,13 @@ class StepByStep(Trainee):
 
     @abc.abstractmethod
     def step(self) -> None:
-        """Train for one step, from `now` to the next; raise `Diverged` where that makes no sense any more."""
+        """Train for one step, from `now` to the next; raise `Diverged` if training has diverged."""
 
-    def move(self, until, report):
+    def move(self, until: float, report: Report) -> None:
         while self.now < until:
             self.step()
             self.now += 1
             report(self.now)
 
-    def after(self):
+    def after(self) -> int:
         return self.now + 1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
@@ -18,24 +19,30 @@ from learndyn.errors import LearndynError, ProblemError
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import number, whole
 from learndyn.problem.part import Part, same
-from learndyn.problem.paths import SECTIONS
+from learndyn.problem.problem import SECTIONS, Problem
 
 
-def start(problem, size: int | None = None, seed: int = 0, *, method=None) -> "Run":
+def start(
+    problem: Problem,
+    size: int | None = None,
+    seed: int = 0,
+    *,
+    method: Method | Simulator | None = None,
+) -> "Run":
     """The limit of `problem` at the beginning of training or, with a `size`, one finite network of that size.
 
-    Advance it with `run.advance(t)` or `run.step()`. `method` is one of `solve`, or of `simulate` where there is a
-    size. Methods that solve the whole of training at once raise `NoTheory`.
+    Advance it with `run.advance(t)` or `run.step()`. `method` is a method of `solve` or, with a size, of
+    `simulate`. Methods that solve the whole of training at once raise `NoTheory`.
     """
     theory = theory_for(problem)
     seed = whole(0)(seed, "seed")
     record = Record.of(problem.training)
     with float64():
         if size is None:
-            chosen = theory.chosen(method, problem, record)
+            chosen = theory.chosen(cast("Method | None", method), problem, record)
             progressing = theory.start(problem, chosen, seed)
             return Run(theory, problem, progressing, chosen, seed, None, None)
-        simulator = theory.simulator(method)
+        simulator = theory.simulator(cast("Simulator | None", method))
         inputs: int = whole(1)(size, "size")
         ensemble = theory.train(problem, inputs, simulator, record)
         require_memory_for(ensemble, 1)
@@ -45,14 +52,14 @@ def start(problem, size: int | None = None, seed: int = 0, *, method=None) -> "R
 class Run:
     """Training on its way: the limit, or one finite network. `start` makes one.
 
-    Every state that `advance` or `step` ends on is kept, and so is the beginning; `solution` holds them. Where training
-    has diverged, `diverged` is True and nothing advances any more.
+    The initial state and every state that `advance` or `step` ends on are recorded; `solution` holds them. Once
+    training has diverged, `diverged` is True and the run no longer advances.
     """
 
     def __init__(
         self,
         theory: Theory,
-        problem,
+        problem: Problem,
         progressing: Progressing,
         method: Method | Simulator,
         seed: int,
@@ -82,7 +89,8 @@ class Run:
         """Whether training has diverged."""
         return self._lost is not None
 
-    def _go(self, states: list) -> None:
+    def _go(self, states: list[Any]) -> None:
+        """Advance through the states, or up to where training diverges."""
         with float64():
             reached = self._progressing.advance(np.asarray(states), lambda state: None)
         self._states += states[:reached]
@@ -90,11 +98,15 @@ class Run:
             self._lost = states[reached]
 
     def advance(self, until: float) -> "Run":
-        """Go on to the time or step `until`, and keep the state there; returns the run."""
+        """Go on to the time or step `until`, and record the state there; returns the run."""
         check = number() if self.axis == "time" else whole(0)
         until = check(until, "until")
         if until < self.now:
-            raise ProblemError("until", until, f"must not be before {self.now:g}, where the run is")
+            raise ProblemError(
+                "until",
+                until,
+                f"must not be before {self.now:g}, which the run has already reached",
+            )
         self._within_training(until)
         until = self._progressing.nearest(until)
         if until > self.now and not self.diverged:
@@ -104,7 +116,7 @@ class Run:
     def _within_training(self, until: float) -> None:
         end = self._problem.training.time or self._problem.training.steps
         if until > end * (1 + 1e-12):
-            allowed = f"is after the end of training, {end:g}; give `problem` a longer training"
+            allowed = f"is after the end of training, {end:g}; set `problem` to one with a longer training"
             raise ProblemError("until", until, allowed)
 
     @property
@@ -125,17 +137,17 @@ class Run:
         """The observables of the present state, by name; functions of two times are left out."""
         if self._lost is not None:
             raise LearndynError(
-                f"training has diverged by {self.axis} {self._lost:g}, and that state does not exist; `solution` holds "
-                "what came before"
+                f"training has diverged by {self.axis} {self._lost:g}, so there is no present state; `solution` holds "
+                "the states before"
             )
         with float64():
             arrays = self._progressing.observe()
         present = Record(self.axis, np.array([self.now]))
         table = [q for q in self._theory.table if MAIN in q.axes and SECOND not in q.axes]
-        shown = {q.name: arrays[q.name] for q in table if q.name in arrays}
-        curves = Curves(self._theory.table, present, shown, labels=self._labels)
+        arrays_shown = {q.name: arrays[q.name] for q in table if q.name in arrays}
+        curves = Curves(self._theory.table, present, arrays_shown, labels=self._labels)
         data = xr.Dataset(*curves.variables(self._theory.time_words)).isel({self.axis: 0})
-        return {name: data[name] for name in shown}
+        return {name: data[name] for name in arrays_shown}
 
     @property
     def _labels(self) -> dict[str, np.ndarray]:
@@ -148,39 +160,45 @@ class Run:
         return self._network("weights").weights()
 
     def sample(self, count: int) -> dict[str, np.ndarray]:
-        """So many of the examples that a finite network sees; looking does not change what it will see."""
+        """`count` of the examples that a finite network sees; drawing them does not change what it will see."""
         with float64():
             return self._network("examples").sample(whole(1)(count, "count"))
 
     def _network(self, what: str) -> Trainee:
         if not isinstance(self._progressing, Trainee):
-            raise LearndynError(f"the limit has no {what}; start a network with a size")
+            raise LearndynError(
+                f"the limit has no {what}; start a network by giving `start` a size"
+            )
         return self._progressing
 
     @property
-    def problem(self):
+    def problem(self) -> Problem:
         """What is being learnt. Set it to change the task or the training from now on."""
         return self._problem
 
     @problem.setter
-    def problem(self, problem) -> None:
+    def problem(self, problem: Problem) -> None:
         if theory_for(problem) is not self._theory:
-            raise ProblemError("problem", problem, "must be of the same kind as before")
+            raise ProblemError(
+                "problem",
+                problem,
+                "must have a network, data and training of the same kinds as before",
+            )
         if (problem.training.time is None) != (self._problem.training.time is None):
             raise ProblemError(
                 "problem.training", problem.training, f"must be measured in {self.axis}s"
             )
         changeable = self._progressing.changeable
         for section in SECTIONS:
-            before, after = (getattr(each, section) for each in (self._problem, problem))
+            before, after = getattr(self._problem, section), getattr(problem, section)
             _check_changes(section, before, after, changeable)
         with float64():
             self._progressing.change(problem)
         self._problem = problem
         self._changes.append(self.now)
 
-    def _changed(self) -> dict:
-        """What is to be said where the problem was changed on the way."""
+    def _evidence_of_changes(self) -> dict[str, Any]:
+        """Evidence that the problem was changed during training; empty if it was not."""
         if not self._changes:
             return {}
         times = ", ".join(f"{t:g}" for t in self._changes)
@@ -189,7 +207,7 @@ class Run:
 
     @property
     def solution(self) -> Solution:
-        """All states that were kept, as `solve` or `simulate` would give them; the problem is the latest."""
+        """All recorded states, as `solve` or `simulate` would return them; the problem is the latest."""
         at = np.array([*self._states, *([] if self._lost is None else [self._lost])])
         record = Record(self.axis, at)
         with float64():
@@ -198,20 +216,28 @@ class Run:
         curves = Curves(self._theory.table, record, arrays, reached, labels=self._labels)
         if self._ensemble is None:
             assert isinstance(self._method, Method)
-            known, changed = self._progressing.evidence(), self._changed()
-            warnings = [*known.get("warnings", []), *changed.get("warnings", [])]
-            told = known | changed | ({"warnings": warnings} if warnings else {})
-            curves = curves.told(**told)
-            given = (self._theory, self._problem, self._method, self._seed)
-            return solution_of(*given, curves, seconds)
-        evidence = self._ensemble.evidence | self._changed()
+            evidence, changes = self._progressing.evidence(), self._evidence_of_changes()
+            warnings = [*evidence.get("warnings", []), *changes.get("warnings", [])]
+            evidence = evidence | changes | ({"warnings": warnings} if warnings else {})
+            curves = curves.told(**evidence)
+            return solution_of(
+                self._theory, self._problem, self._method, self._seed, curves, seconds
+            )
+        evidence = self._ensemble.evidence | self._evidence_of_changes()
         ensemble = dataclasses.replace(self._ensemble, record=record, evidence=evidence)
-        given = (self._theory, self._problem, self._size or 1, self._simulator, ensemble)
-        return simulation_of(*given, {self._seed: curves}, seconds)
+        return simulation_of(
+            self._theory,
+            self._problem,
+            self._size or 1,
+            self._simulator,
+            ensemble,
+            {self._seed: curves},
+            seconds,
+        )
 
 
-def _check_changes(path: str, before, after, changeable: tuple[str, ...]) -> None:
-    """Refuse another value of a field that may not change in the middle of training."""
+def _check_changes(path: str, before: Any, after: Any, changeable: tuple[str, ...]) -> None:
+    """Refuse a new value of a field that may not change during training."""
     if same(before, after) or path in changeable:
         return
     inside = [field for field in changeable if field.startswith(f"{path}.")]
@@ -220,6 +246,6 @@ def _check_changes(path: str, before, after, changeable: tuple[str, ...]) -> Non
             old, new = (getattr(part, item.name) for part in (before, after))
             _check_changes(f"{path}.{item.name}", old, new, changeable)
         return
-    others = ", ".join(changeable) or "nothing"
-    allowed = f"must stay as it is in the middle of training; what may change: {others}"
+    fields = ", ".join(changeable) or "none"
+    allowed = f"must stay as it is during training; what may change: {fields}"
     raise ProblemError(path, after, allowed)

@@ -12,30 +12,39 @@ from learndyn.core.memory import require_memory
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progress import progress_bar
 from learndyn.core.progressing import Diverged, Report, of_states
-from learndyn.core.record import Record
+from learndyn.core.record import Record, SaveAt
 from learndyn.core.solution import Solution
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import Interrupted
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import whole
+from learndyn.problem.problem import Problem
 
 
 def simulate(
-    problem,
+    problem: Problem,
     size: int,
     seeds: int = 1,
     *,
     method: Simulator | None = None,
     first_seed: int = 0,
-    save_at=None,
+    save_at: SaveAt = None,
     progress: bool = False,
 ) -> Solution:
     """Train `seeds` finite networks of `size` and record what the theory predicts.
 
-    The seeds are `first_seed`, `first_seed + 1`, …; each gives the same curve whatever the others are. They run on all
-    cores. The result has the axis "seed" in front. Ctrl-C raises `Interrupted`, whose `solution` holds the seeds that
-    were finished by then.
+    - `problem`: what to train.
+    - `size`: the size of the networks, such as the number of inputs N.
+    - `seeds`: how many networks to train. 1 unless given.
+    - `method`: how to train, if the theory has a choice. Its first method unless given.
+    - `first_seed`: the seeds are `first_seed`, `first_seed + 1`, … The curve of a seed does not depend on the others.
+      0 unless given.
+    - `save_at`: the number of times or steps to record, or an array of them. 201 equally spaced ones unless given.
+    - `progress`: whether to show a progress bar. False unless given.
+
+    The networks are trained on all cores. The result has the axis "seed" in front. Ctrl-C raises `Interrupted`, whose
+    `solution` holds the seeds that were finished by then.
     """
     theory = theory_for(problem)
     method = theory.simulator(method)
@@ -85,13 +94,15 @@ def trained(theory: Theory, ensemble: Ensemble, seed: int, report: Report) -> Cu
     return curves_of(theory, ensemble, trainee.arrays(), reached)
 
 
-def curves_of(theory: Theory, ensemble: Ensemble, arrays: dict, reached: int) -> Curves:
+def curves_of(
+    theory: Theory, ensemble: Ensemble, arrays: dict[str, np.ndarray], reached: int
+) -> Curves:
     """The curves of one network of an ensemble."""
     return Curves(theory.table, ensemble.record, arrays, reached, labels=ensemble.labels)
 
 
 def require_memory_for(ensemble: Ensemble, at_once: int) -> None:
-    """Refuse to train as many networks at a time as the machine has no memory for."""
+    """Refuse to train `at_once` networks at a time if the machine has not enough memory for them."""
     what, advice = ensemble.what, ensemble.advice
     if at_once > 1:
         what, advice = f"{what}, {at_once} at a time,", f"{advice}, or train one seed at a time"
@@ -100,7 +111,7 @@ def require_memory_for(ensemble: Ensemble, at_once: int) -> None:
 
 def simulation_of(
     theory: Theory,
-    problem,
+    problem: Problem,
     size: int,
     method: Simulator,
     ensemble: Ensemble,

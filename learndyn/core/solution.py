@@ -5,6 +5,7 @@ import html
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ KEYS = {
     2: ("problem", "evidence", "diverged_at", "attributes"),
     3: ("problem", "evidence", "diverged_at", "attributes"),
 }
-"""The texts in a file, by the version of its format, in the order in which their checksum takes them."""
+"""The texts in a file, by the version of its format, in the order in which they enter the checksum."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -37,8 +38,8 @@ class Solution:
       `convention`. Where a theory was sampled, `x_standard_error` is the standard error of the
       observable x, which its attribute `standard_error_of` names.
     - `problem`: what was solved.
-    - `evidence`: how (`learndyn.core.evidence.Evidence`).
-    - `diverged_at`: the earliest time at which training (of any seed) diverged, or None.
+    - `evidence`: how it was solved (`learndyn.core.evidence.Evidence`).
+    - `diverged_at`: the earliest time or step at which training (of any seed) diverged. None unless given.
     """
 
     data: xr.Dataset
@@ -50,7 +51,7 @@ class Solution:
         self,
         data: xr.Dataset,
         problem: Problem,
-        evidence: Mapping,
+        evidence: Mapping[str, Any],
         diverged_at: float | None = None,
     ):
         # Converting takes longer than some solutions.
@@ -64,16 +65,18 @@ class Solution:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         if not {"time", "step"} & set(self.data.dims):
-            raise ValueError(f"data has the axes {list(self.data.dims)}: one must be time or step")
+            raise ValueError(
+                f"data has the axes {list(self.data.dims)}, but one of them must be time or step"
+            )
         if ("seed" in self.data.dims) != self.is_simulation:
-            raise ValueError("data must have the axis seed if and only if it is a simulation")
+            raise ValueError("data must have the axis seed if it is a simulation, and only then")
 
     def __getitem__(self, name: str) -> xr.DataArray:
         if name not in self:
             raise UnknownObservable(f"no observable {name!r}; {nearest(name, self.observables)}")
         return self.data[name]
 
-    def __contains__(self, name) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self.data.variables
 
     @property
@@ -114,8 +117,8 @@ class Solution:
     def escape_time(self, size: float) -> float | None:
         """When a network of `size` leaves the symmetric state in which it started: about ln(size)/(2 · growth rate).
 
-        For a theory whose start is exactly symmetric, so that the limit never leaves, while small deviations grow; see
-        `evidence["symmetric_start"]`. None for all other solutions, and where the rate was not measured.
+        This is for a theory whose start is exactly symmetric, so that the limit never leaves, but small deviations
+        grow; see `evidence["symmetric_start"]`. None for all other solutions, and if the rate was not measured.
         """
         symmetric = self.evidence.symmetric_start
         size = number(minimum=1)(size, "size")
@@ -125,7 +128,7 @@ class Solution:
         """The chosen observables (all unless given) as a tidy table, one number per row.
 
         The columns are observable, seed (of a simulation), time or step, the labels of the
-        component, value. A label that an observable has not got is missing.
+        component, value. Labels along axes that an observable does not have are missing.
         """
         names = [observables] if isinstance(observables, str) else observables
         frames = []
@@ -150,17 +153,17 @@ class Solution:
         }
         storage.save(path, "solution", self.data, texts)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "\n".join(_summary(self))
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>{self.data._repr_html_()}"
 
 
 def load(path: str | Path) -> Solution:
     """Read a solution that `Solution.save` wrote, into memory; also one of learndyn 0.1, in today's conventions.
 
-    Raises `FileError` if there is no such file, or it is not such a solution, or it is damaged.
+    Raises `FileError` if there is no such file, or it does not hold a solution, or it is damaged.
     """
     stored = storage.load(path, "solution", KEYS)
     problem = storage.problem_in(path, stored.texts["problem"], stored.version)
@@ -177,6 +180,7 @@ def as_dataset(curves: Curves, theory: Theory) -> xr.Dataset:
 
 
 def _summary(solution: Solution) -> list[str]:
+    """The lines that a solution prints as."""
     data, evidence, problem = solution.data, solution.evidence, solution.problem
     parts = [type(p).__name__ for p in (problem.network, problem.data, problem.training)]
     lines = [f"Solution ({evidence['kind']}) of {parts[0]} on {parts[1]} by {parts[2]}"]
@@ -189,10 +193,10 @@ def _summary(solution: Solution) -> list[str]:
     for name in solution.observables:
         array = solution[name]
         shape = ", ".join(f"{d}: {n}" for d, n in array.sizes.items())
-        what = f"{name} ({shape})"
+        text = f"{name} ({shape})"
         if array.ndim == 0:
-            what = f"{name} = {array.item():.4g}" if array.dtype.kind in "iuf" else str(name)
-        line = f"  {what}{_sampled(solution, name)}  {array.attrs.get('long_name', '')}"
+            text = f"{name} = {array.item():.4g}" if array.dtype.kind in "iuf" else str(name)
+        line = f"  {text}{_sampled(solution, name)}  {array.attrs.get('long_name', '')}"
         lines.append(line.rstrip())
     if solution.diverged_at is not None:
         lines.append(f"  training diverged at {solution.axis} {solution.diverged_at:g}")
@@ -208,12 +212,12 @@ def _summary(solution: Solution) -> list[str]:
 def _sampled(solution: Solution, name: str) -> str:
     """The standard error of an observable, or the largest of several, in words; empty if there is none."""
     error = solution.standard_error(name)
-    known = [] if error is None else error.values[np.isfinite(error.values)]
-    if not len(known):
+    finite = [] if error is None else error.values[np.isfinite(error.values)]
+    if not len(finite):
         return ""
-    return f" ± {np.max(known):.1g}" + (" at most" if solution[name].ndim else "")
+    return f" ± {np.max(finite):.1g}" + (" at most" if solution[name].ndim else "")
 
 
-def _short(value) -> str:
-    """A piece of evidence in one word, where it is a table with a `kind`."""
+def _short(value: object) -> str:
+    """A piece of evidence as text; only its `kind` if it is a table that has one."""
     return str(value.get("kind", value)) if isinstance(value, dict) else str(value)

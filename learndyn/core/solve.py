@@ -10,7 +10,7 @@ from learndyn.core.curves import Curves
 from learndyn.core.evidence import versions
 from learndyn.core.method import Method
 from learndyn.core.progress import progress_bar
-from learndyn.core.record import Record
+from learndyn.core.record import Record, SaveAt
 from learndyn.core.solution import Solution, as_dataset
 from learndyn.core.symmetry import with_symmetry
 from learndyn.core.theory import Theory, theory_for
@@ -18,17 +18,28 @@ from learndyn.errors import LearndynError
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import whole
 from learndyn.problem.part import traced
+from learndyn.problem.problem import Problem
 
 
 def solve(
-    problem, method: Method | None = None, *, save_at=None, seed: int = 0, progress: bool = False
+    problem: Problem,
+    method: Method | None = None,
+    *,
+    save_at: SaveAt = None,
+    seed: int = 0,
+    progress: bool = False,
 ) -> Solution:
     """The learning curve of `problem` in the limit of a large network.
 
-    `method` says how, where the theory has a choice. `save_at` is a number of times or steps, an array of them
-    (`linear_times`, `log_times`), or None for 201 equally spaced ones. `seed` matters only to methods that draw
-    samples. Raises `NoTheory` where none is known and `NotConverged` where the solver gave up; a training that
-    diverges is not an error: the curve ends there and `diverged_at` is set.
+    - `problem`: what to solve.
+    - `method`: how, if the theory has a choice. The one that suits the problem best unless given.
+    - `save_at`: the number of times or steps to record, or an array of them (`linear_times`, `log_times`). 201 equally
+      spaced ones unless given.
+    - `seed`: matters only to methods that draw samples. 0 unless given.
+    - `progress`: whether to show a progress bar. False unless given.
+
+    Raises `NoTheory` if there is no theory for the problem, and `NotConverged` if the solver gives up. A training that
+    diverges is not an error: the curve ends there, and `diverged_at` is set.
     """
     theory = theory_for(problem)
     record = Record.of(problem.training, save_at)
@@ -48,14 +59,14 @@ def solve(
 
 def solution_of(
     theory: Theory,
-    problem,
+    problem: Problem,
     method: Method,
     seed: int,
     curves: Curves,
     wall_time: float,
     compile_time: float | None = None,
 ) -> Solution:
-    """The solution that the curves of a limit make; `compile_time` is None if it was not measured."""
+    """The curves of a limit as a solution with its evidence; `compile_time` is None if it was not measured."""
     evidence = {
         "kind": "theory",
         "theory": theory.name,
@@ -71,7 +82,9 @@ def solution_of(
     return Solution(as_dataset(curves, theory), problem, evidence, curves.diverged_at)
 
 
-def trace(problem, method: Method | None = None, *, save_at=None) -> dict[str, jax.Array]:
+def trace(
+    problem: Problem, method: Method | None = None, *, save_at: SaveAt = None
+) -> dict[str, jax.Array]:
     """The observables of `solve` as JAX arrays, by a pure function of the numbers in the problem.
 
     For `jax.grad`, `jax.jit` and `jax.vmap`: build the problem inside the function that is transformed, with traced

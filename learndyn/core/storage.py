@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import netCDF4
 import numpy as np
@@ -22,14 +22,14 @@ from learndyn.files import write_atomically
 from learndyn.problem.problem import Problem
 
 VERSION = 3
-"""Of the files that are written. Version 1 is that of learndyn 0.1, in which axes of length one were left out; up to
-version 2, that of learndyn 0.2, supplies and networks held the task."""
+"""The version of the files that are written. In version 1, of learndyn 0.1, axes of length one were left out; up to
+version 2, of learndyn 0.2, supplies and networks held the task."""
 VISIBLE = ("long_name", "units", "convention")
 """Attributes that other readers of NetCDF see."""
 
 
 class Stored(NamedTuple):
-    """What a file holds: labelled arrays, texts by name, and the version of its format."""
+    """The contents of a file: labelled arrays, texts by name, and the version of its format."""
 
     data: xr.Dataset
     texts: dict[str, str]
@@ -37,7 +37,7 @@ class Stored(NamedTuple):
 
 
 def save(path: str | Path, kind: str, data: xr.Dataset, texts: dict[str, str]) -> None:
-    """Write a file of a kind ("solution", "sweep"), at once and whole."""
+    """Write a file of a kind ("solution", "sweep"); a crash never leaves half a file."""
     texts = texts | {"attributes": to_json(_attributes(data))}
     bare = data.drop_attrs().drop_encoding()
     for name, variable in bare.variables.items():
@@ -66,8 +66,8 @@ def load(path: str | Path, kind: str, keys: dict[int, tuple[str, ...]]) -> Store
     """
     path = Path(path)
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise FileError(f"cannot read {path}: it {what}; give the path of a saved {kind}")
+        reason = "is a folder" if path.is_dir() else "does not exist"
+        raise FileError(f"cannot read {path}: it {reason}; give the path of a saved {kind}")
     try:
         with path.open("rb") as stream:
             opening = stream.read(8)
@@ -75,7 +75,7 @@ def load(path: str | Path, kind: str, keys: dict[int, tuple[str, ...]]) -> Store
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     if not opening.startswith((b"\x89HDF", b"CDF")):
         raise FileError(f"{path} is not a NetCDF file, so not a {kind} saved by learndyn")
-    damaged = f"{path} is damaged or incomplete; make it again, or take it from a copy"
+    damaged = f"{path} is damaged or incomplete; compute it again, or restore it from a copy"
     try:
         with xr.open_dataset(
             path, engine="netcdf4", decode_times=False, decode_timedelta=False
@@ -104,7 +104,7 @@ def load(path: str | Path, kind: str, keys: dict[int, tuple[str, ...]]) -> Store
 
 
 def is_of_kind(path: Path, kind: str) -> bool:
-    """Whether a file says of itself that it is of a kind."""
+    """Whether the header of a file says that it is of a kind."""
     try:
         with netCDF4.Dataset(path) as file:
             return getattr(file, "format", None) == f"learndyn {kind}"
@@ -123,20 +123,20 @@ def problem_in(path: str | Path, text: str, version: int) -> Problem:
         raise FileError(f"cannot read the problem in {path}: {error}; {advice}") from error
 
 
-def _attributes(data: xr.Dataset) -> dict:
+def _attributes(data: xr.Dataset) -> dict[str, dict]:
     """All attributes: of the dataset under the empty name, of each variable under its own."""
     return {"": data.attrs} | {str(name): v.attrs for name, v in data.variables.items() if v.attrs}
 
 
-def _checksum(data: xr.Dataset, texts: dict) -> str:
+def _checksum(data: xr.Dataset, texts: dict[str, str]) -> str:
     """SHA-256 over every variable's name, axes, type and bytes, and over the texts."""
     digest = hashlib.sha256(to_json(texts).encode())
     for name in sorted(data.variables, key=str):
         variable = data.variables[name]
         strings = variable.dtype.kind in "UOT"
         kind = "text" if strings else variable.dtype.newbyteorder("<").str
-        what = [name, variable.dims, variable.shape, kind, name in data.coords]
-        digest.update(to_json(what).encode())
+        header = [name, variable.dims, variable.shape, kind, name in data.coords]
+        digest.update(to_json(header).encode())
         if strings:
             digest.update(to_json(variable.values.tolist()).encode())
         else:
@@ -154,26 +154,26 @@ class Point(NamedTuple):
 
     arrays: Variables
     labels: Variables
-    info: dict
+    info: dict[str, Any]
 
 
 def save_point(path: Path, point: Point) -> None:
-    """Write a point, at once and whole. NetCDF would take longer than many a solve."""
-    told, numbers = [], []
+    """Write a point; a crash never leaves half a file. Writing NetCDF would take longer than many a solve."""
+    headers, numbers = [], []
     for label, variables in ((False, point.arrays), (True, point.labels)):
         for name, variable in variables.items():
             values = np.asarray(variable.values)
             form = [values.dtype.str, list(values.shape)]
-            told.append([name, label, list(variable.dims), variable.attrs, *form])
+            headers.append([name, label, list(variable.dims), variable.attrs, *form])
             numbers.append(values.tobytes())
-    text = to_json({"variables": told, "info": point.info})
+    text = to_json({"variables": headers, "info": point.info})
     body = b"\n".join([text.encode(), b"".join(numbers)])
     content = _opening(body) + b"\n" + body
     write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def load_point(path: Path, damaged: Callable[[], None]) -> Point | None:
-    """Read a point; None if it is not there or, after a call of `damaged`, if it is broken or of another version."""
+    """Read a point; None if it is not there. If it is broken or of another version, call `damaged` and return None."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -186,13 +186,13 @@ def load_point(path: Path, damaged: Callable[[], None]) -> Point | None:
         return None
     head, _, numbers = body.partition(b"\n")
     text, start = json.loads(head), 0
-    found: tuple[Variables, Variables] = ({}, {})
+    variables: tuple[Variables, Variables] = ({}, {})
     for name, label, dims, attributes, form, shape in text["variables"]:
-        # A copy, because an array that stands in bytes cannot be written to.
+        # A copy, because an array over the bytes of a file cannot be written to.
         values = np.frombuffer(numbers, form, math.prod(shape), start).reshape(shape).copy()
         start += values.nbytes
-        found[label][name] = xr.Variable(tuple(dims), values, attributes)
-    return Point(*found, text["info"])
+        variables[label][name] = xr.Variable(tuple(dims), values, attributes)
+    return Point(*variables, text["info"])
 
 
 def _opening(body: bytes) -> bytes:

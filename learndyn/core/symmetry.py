@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method
@@ -25,6 +26,7 @@ from learndyn.core.symmetry_words import sentences
 from learndyn.core.theory import Theory
 from learndyn.errors import NotConverged, NotEnoughMemory
 from learndyn.numerics.times import DEFAULT_COUNT
+from learndyn.problem.problem import Problem
 
 MOVED = 1e-8
 """How far the start is moved: far above rounding errors, and small enough for ten e-foldings of linear growth."""
@@ -32,7 +34,7 @@ SMALL = 1e-3
 """Differences below this fraction of the largest order parameter obey the linear equations to that accuracy."""
 MATTERS = 0.5 * math.log(100)
 """Growth that takes fluctuations 1/√N to order one in a network of 100, the smallest for which a limit is of use.
-Symmetries across which less grows during the training are not worth a word."""
+Symmetries across which deviations grow less than this during the training are not mentioned."""
 LEFT = 0.1
 """A batch of samples has left the symmetric state where it is off by this fraction of the largest order parameter."""
 ENOUGH = 8
@@ -75,17 +77,19 @@ class Symmetry(NamedTuple):
 class SymmetricStart(NamedTuple):
     """What a family says of a start with symmetries.
 
-    `states` turns observables into order parameters (records × order parameters), `moved` gives the problem with its
-    start moved by so much in a generic direction that is open to finite networks. It is None where other starts meet
-    other samples, so that two solutions cannot be told apart by their starts; their observables have errors.
-
-    `sampled` says that the theory uses samples or quadrature points, which are not symmetric; `exact_runs` that finite
-    networks start with exactly the order parameters of the limit and are trained without noise.
+    - `symmetries`: the symmetries, the most general first.
+    - `states`: turns observables into order parameters (records × order parameters).
+    - `moved`: gives the problem with its start moved by an amount in a generic direction that finite networks can take.
+      None if another start draws other samples, so that the effect of the start on a solution cannot be separated from
+      that of the samples; the observables then have errors.
+    - `sampled`: whether the theory uses samples or quadrature points, which are not symmetric. False unless given.
+    - `exact_runs`: whether finite networks start with exactly the order parameters of the limit and are trained without
+      noise. False unless given.
     """
 
     symmetries: list[Symmetry]
     states: Callable[[dict[str, np.ndarray]], np.ndarray]
-    moved: Callable[[float], object] | None
+    moved: Callable[[float], Problem] | None
     sampled: bool = False
     exact_runs: bool = False
 
@@ -100,9 +104,9 @@ class Growth(NamedTuple):
 
 
 def with_symmetry(
-    theory: Theory, problem, method: Method, record: Record, seed: int, curves: Curves
+    theory: Theory, problem: Problem, method: Method, record: Record, seed: int, curves: Curves
 ) -> Curves:
-    """The curves, with what is to be said of a symmetric start in their evidence."""
+    """The curves; if their start is symmetric and deviations from it grow, with that in their evidence."""
     start = theory.symmetries(problem)
     if start is None or not np.any(curves.times):
         return curves
@@ -110,8 +114,8 @@ def with_symmetry(
     if start.moved is None:
         return _with_evidence(curves, _left_by_samples(start, curves), symbol)
 
-    def solve(asked, times) -> Curves:
-        return theory.solve(asked, method, record.moved_to(times), seed)
+    def solve(problem: Problem, times: np.ndarray) -> Curves:
+        return theory.solve(problem, method, record.moved_to(times), seed)
 
     try:
         growths = _growths(solve, problem, start, curves, reuse=not record.chosen)
@@ -127,8 +131,8 @@ def with_symmetry(
         return curves
     fastest = max(growth.rate for growth, _ in growing)
     # Equal rates differ in their last digits; then the first symmetry, the most general one, is named.
-    growth, symmetry = next(one for one in growing if one[0].rate > 0.99 * fastest)
-    found = {
+    growth, symmetry = next(pair for pair in growing if pair[0].rate > 0.99 * fastest)
+    symmetric_start = {
         "symmetry": symmetry.words,
         "others": [other.words for _, other in growing if other is not symmetry],
         "rate": growth.rate,
@@ -138,19 +142,19 @@ def with_symmetry(
         "sampled": start.sampled,
         "left_at": _left_at(symmetry, start, curves),
     }
-    return _with_evidence(curves, found, symbol)
+    return _with_evidence(curves, symmetric_start, symbol)
 
 
-def _with_evidence(curves: Curves, found: dict | None, symbol: str) -> Curves:
-    """Curves that say what was found out about their start, also as a warning."""
-    if found is None:
+def _with_evidence(curves: Curves, symmetric_start: dict | None, symbol: str) -> Curves:
+    """The curves with evidence, and a warning, that their start is symmetric."""
+    if symmetric_start is None:
         return curves
-    warnings = [*curves.evidence.get("warnings", []), *sentences(found, symbol)]
-    return curves.told(symmetric_start=found, warnings=warnings)
+    warnings = [*curves.evidence.get("warnings", []), *sentences(symmetric_start, symbol)]
+    return curves.told(symmetric_start=symmetric_start, warnings=warnings)
 
 
 def _left_by_samples(start: SymmetricStart, curves: Curves) -> dict | None:
-    """What is to be said where each batch of samples leaves the symmetric state in its own way; None if none does.
+    """The evidence if each batch of samples leaves the symmetric state in its own way; None if none leaves it.
 
     The distance of a single batch is that of the mean and the scatter between batches, which the error bars show.
     """
@@ -163,21 +167,37 @@ def _left_by_samples(start: SymmetricStart, curves: Curves) -> dict | None:
         distance = np.hypot(symmetry.distance(states), scatter)
         left = np.flatnonzero(distance > LEFT * np.max(np.abs(states)))
         if left.size:
-            at = float(curves.times[left[0]])
-            found = {"symmetry": symmetry.words, "others": [], "rate": None, "axis": curves.axis}
-            return found | {"sampled": True, "left_at": at}
+            return {
+                "symmetry": symmetry.words,
+                "others": [],
+                "rate": None,
+                "axis": curves.axis,
+                "sampled": True,
+                "left_at": float(curves.times[left[0]]),
+            }
     return None
 
 
-def _growths(solve, problem, start: SymmetricStart, curves: Curves, reuse: bool) -> list[Growth]:
-    """The growth across each symmetry, from one solution next to that of the problem, or from ever shorter ones."""
+def _growths(
+    solve: Callable[[Problem, np.ndarray], Curves],
+    problem: Problem,
+    start: SymmetricStart,
+    curves: Curves,
+    reuse: bool,
+) -> list[Growth]:
+    """The growth across each symmetry, from the solution of a moved start next to that of the problem.
+
+    If growth is too fast to be resolved, both are solved again for a shorter time. `reuse` says whether the times of
+    `curves` are dense enough to use them.
+    """
     assert start.moved is not None
     elsewhere, times, base = start.moved(MOVED), curves.times, curves
     if not reuse:
         times = _records(times[-1], curves.axis)
         base = solve(problem, times)
     while True:
-        states, others = (start.states(one.arrays) for one in (base, solve(elsewhere, times)))
+        states = start.states(base.arrays)
+        others = start.states(solve(elsewhere, times).arrays)
         count = min(len(states), len(others))
         growths = [
             _growth(symmetry, times[:count], states[:count], others[:count], start.sampled)
@@ -191,15 +211,22 @@ def _growths(solve, problem, start: SymmetricStart, curves: Curves, reuse: bool)
 
 
 def _records(end: float, axis: str) -> np.ndarray:
+    """Equally spaced times, or whole steps, up to `end`."""
     times = np.linspace(0, end, DEFAULT_COUNT)
     return np.unique(np.rint(times).astype(np.int64)) if axis == "step" else times
 
 
-def _growth(symmetry: Symmetry, times, states, others, sampled: bool) -> Growth:
+def _growth(
+    symmetry: Symmetry,
+    times: Float[np.ndarray, " T"],
+    states: Float[np.ndarray, "T parameters"],
+    others: Float[np.ndarray, "T parameters"],
+    sampled: bool,
+) -> Growth:
     """The growth of the distance between two solutions across a symmetry."""
     apart = symmetry.distance(others - states)
     large = np.flatnonzero(apart > SMALL * np.max(np.abs(states)))
-    # One record beyond the linear growth is looked at where there would be only the start else.
+    # One record beyond the linear growth is included if there would otherwise be only the start.
     last = max(int(large[0]) - 1, 1) if large.size else len(apart) - 1
     if not np.all(apart[: last + 1] > 0):
         return Growth(0.0, 0.0, None)
@@ -207,7 +234,7 @@ def _growth(symmetry: Symmetry, times, states, others, sampled: bool) -> Growth:
     rise = logarithm - np.minimum.accumulate(logarithm)
     top = int(np.argmax(rise))
     lowest = int(np.argmin(logarithm[: top + 1]))
-    # The second half: what precedes it is the way to where the growth happens, and directions that do not grow.
+    # Only the second half counts: before it, the solution is on its way, and directions that do not grow matter.
     half = lowest + int(np.argmax(rise[lowest : top + 1] >= rise[top] / 2))
     first = min(half, max(top - 2, lowest))
     if top == first:

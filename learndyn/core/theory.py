@@ -9,7 +9,7 @@ import abc
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from learndyn.core.curves import Curves, Table
 from learndyn.core.method import Ensemble, Method, Simulator, Way
@@ -23,17 +23,26 @@ from learndyn.problem.problem import Problem, review
 if TYPE_CHECKING:
     from learndyn.core.symmetry import SymmetricStart
 
+Choice = TypeVar("Choice", Method, Simulator)
+
 
 class Theory(abc.ABC):
     """A limit theory, the finite network it describes, and how to show both. A family writes a class for each supply.
 
+    - `name`: such as "two_layer/stream".
     - `network`, `task`, `supply`, `training`: the types of the parts of a problem that it is for.
     - `understands`: the fields of these parts that it uses, by their paths ("training.momentum"; "network" stands for
       all fields of the network). A field that is not among them must keep its default, or the problem is refused.
+    - `summary`: one sentence on what it computes.
+    - `exactness`: whether it is exact, asymptotic or approximate.
+    - `reference`: the paper.
     - `table`: its observables, the same for the limit and for finite networks.
-    - `methods`, `simulators`: the ways to solve the limit and to train networks, the usual ones first.
+    - `methods`: the ways to solve the limit, the usual one first.
+    - `simulators`: the ways to train finite networks, the usual one first.
     - `template`: a commented problem file; it is what `learndyn new` writes and what `learndyn demo` runs.
-    - `size_symbol`: the paper's letter for the size; `time_words`: what the axis of time is.
+    - `demo_size`, `demo_seeds`: the size and number of the networks that `learndyn demo` trains.
+    - `size_symbol`: the paper's letter for the size. "N" unless given.
+    - `time_words`: what the axis of time means. "time t = steps / N" unless given.
     """
 
     name: ClassVar[str]
@@ -54,9 +63,9 @@ class Theory(abc.ABC):
     size_symbol: ClassVar[str] = "N"
     time_words: ClassVar[str] = "time t = steps / N"
     former_names: ClassVar[Mapping[str, str]] = {}
-    """Observables that files of learndyn 0.1 hold under another name, by that name."""
+    """Today's names of observables that had another name in files of learndyn 0.1, by that name."""
     former_factors: ClassVar[Mapping[str, float]] = {}
-    """What observables in files of learndyn 0.1 have to be multiplied by."""
+    """Factors by which observables in files of learndyn 0.1 must be multiplied."""
 
     @property
     def combination(self) -> str:
@@ -64,7 +73,7 @@ class Theory(abc.ABC):
         return _combination(self.network, self.task, self.supply, self.training)
 
     def applies(self, problem: Problem) -> bool:
-        """Whether it is for this problem, whose parts have its types. Tells theories of the same types apart."""
+        """Whether it is for this problem, whose parts have its types; this tells theories for the same types apart."""
         return True
 
     def check(self, problem: Problem) -> None:  # noqa: B027
@@ -83,13 +92,13 @@ class Theory(abc.ABC):
         return None
 
     def chosen(self, method: Method | None, problem: Problem, record: Record) -> Method:
-        """`method`, or the automatic one; refuse a method that this theory has not got."""
+        """`method`, or the automatic one; refuse a method that this theory does not have."""
         if method is None:
             return self.automatic(problem, record)
         return allowed(method, self.methods, "method")
 
     def simulator(self, method: Simulator | None, name: str = "method") -> Simulator:
-        """`method`, or the usual one; refuse one that this theory has not got."""
+        """`method`, or the usual one; refuse one that this theory does not have."""
         return self.simulators[0]() if method is None else allowed(method, self.simulators, name)
 
     def solve(
@@ -130,7 +139,7 @@ class Theory(abc.ABC):
         """The finite networks of a size."""
         return method.ensemble(problem, size, record)
 
-    def trace(self, problem: Problem, method: Method, record: Record) -> dict:
+    def trace(self, problem: Problem, method: Method, record: Record) -> dict[str, Any]:
         """The limit as a JAX function."""
         return method.trace(problem, record)
 
@@ -139,11 +148,11 @@ class Theory(abc.ABC):
         return method.start(problem, seed)
 
 
-def allowed(method, classes: tuple[type, ...], name: str):
-    """A method that is one of the `classes`."""
+def allowed(method: object, classes: tuple[type[Choice], ...], name: str) -> Choice:
+    """The method, if it is of one of the `classes`; otherwise an error in the name of the argument `name`."""
     if not isinstance(method, classes):
         names = ", ".join(cls.__name__ for cls in classes)
-        raise ProblemError(name, method, f"must be one of {names} here")
+        raise ProblemError(name, method, f"must be one of {names} for this problem")
     return method
 
 
@@ -152,25 +161,27 @@ _theories: dict[str, Theory] = {}
 
 def register(theory: Theory | type[Theory]) -> Theory:
     """Make a theory known to `solve`, `simulate` and the command; a class is made into an object."""
-    known = theory() if isinstance(theory, type) else theory
-    missing = [name for name in Theory.__annotations__ if not hasattr(known, name)]
+    instance = theory() if isinstance(theory, type) else theory
+    missing = [name for name in Theory.__annotations__ if not hasattr(instance, name)]
     if missing:
-        raise TypeError(f"the theory {type(known).__name__} does not say its {', '.join(missing)}")
-    _theories[known.name] = known
-    return known
+        raise TypeError(
+            f"the theory {type(instance).__name__} does not say its {', '.join(missing)}"
+        )
+    _theories[instance.name] = instance
+    return instance
 
 
 @contextlib.contextmanager
-def registered(*some: Theory, alone: bool = False) -> Iterator[None]:
-    """Make theories known within a `with` block only, where each takes the place of a known one of its name.
+def registered(*added: Theory, alone: bool = False) -> Iterator[None]:
+    """Make theories known only within a `with` block; each replaces a known theory of the same name.
 
-    With `alone`, no others are known there. Afterwards all is as it was before.
+    With `alone`, no other theories are known there. The known theories are restored afterwards.
     """
     before = {theory.name: theory for theory in theories()}
     if alone:
         _theories.clear()
     try:
-        for theory in some:
+        for theory in added:
             register(theory)
         yield
     finally:
@@ -193,16 +204,18 @@ def theory_for(problem: Problem) -> Theory:
     fitting = _fitting(problem)
     if len(fitting) == 1:
         return fitting[0]
-    asked = _combination(
+    combination = _combination(
         type(problem.network), type(problem.task), type(problem.data), type(problem.training)
     )
     if fitting:
         names = " and ".join(theory.name for theory in fitting)
         raise NoTheory(
-            f"several theories fit {asked}: {names}; their `applies` must tell them apart"
+            f"several theories fit {combination}: {names}; their `applies` must tell them apart"
         )
     rows = [f"  {theory.combination}" for theory in theories()]
-    raise NoTheory(f"there is no theory for {asked}; there is one for\n" + "\n".join(rows))
+    raise NoTheory(
+        f"there is no theory for {combination}; there are theories for\n" + "\n".join(rows)
+    )
 
 
 def _fitting(problem: Problem) -> list[Theory]:

@@ -33,16 +33,16 @@ def in_threads(
     report: Report | None = None,
     at_once: int | None = None,
 ) -> Iterator[tuple[Item, Outcome]]:
-    """`work(item, advance)` for every item; (item, outcome) as each is finished, in the caller's thread.
+    """Run `work(item, advance)` for every item; yield (item, outcome) as each is finished, in the caller's thread.
 
-    `advance` takes the fraction done of one item, and `report` is called with that of all. An exception ends
-    everything, and so does Ctrl-C, which raises `KeyboardInterrupt` here. What has not begun by then never does.
+    `advance` takes the fraction done of one item, and `report` is called with that of all items. An exception ends
+    everything, and so does Ctrl-C, which raises `KeyboardInterrupt` here. Items not begun by then never begin.
     """
     items = list(items)
     count = min(at_once or workers(len(items)), len(items))
     stop, fractions = threading.Event(), [0.0] * len(items)
 
-    def one(number: int) -> Outcome:
+    def run_item(number: int) -> Outcome:
         def advance(fraction: float) -> None:
             if stop.is_set():
                 raise _Stop
@@ -60,7 +60,7 @@ def in_threads(
         try:
             while True:
                 for number in itertools.islice(numbers, count - len(pending)):
-                    pending[pool.submit(one, number)] = number
+                    pending[pool.submit(run_item, number)] = number
                 if not pending:
                     return
                 done, _ = concurrent.futures.wait(pending, 0.2, "FIRST_COMPLETED")
@@ -80,7 +80,7 @@ def in_threads(
 
 
 @contextlib.contextmanager
-def _ctrl_c_sets(stop: threading.Event):
+def _ctrl_c_sets(stop: threading.Event) -> Iterator[None]:
     """Ctrl-C sets `stop` instead of raising: an exception may be raised, and lost, inside a callback of JAX."""
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()

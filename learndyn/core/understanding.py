@@ -22,8 +22,8 @@ class ForeignField(NamedTuple):
 def foreign_fields(problem: Problem, understands: tuple[str, ...]) -> list[ForeignField]:
     """The fields of a problem that are not understood.
 
-    `understands` holds paths such as "training.momentum" or "data.task.spectrum"; a path stands for all that lies below
-    it. Fields without a default are always understood; those of the task are looked at one by one.
+    `understands` holds paths such as "training.momentum" or "data.task.spectrum"; a path includes everything below
+    it. Fields without a default are always understood; the fields of the task are checked one by one.
     """
     sections = [(getattr(problem, section), section) for section in SECTIONS]
     return [foreign for part, name in sections for foreign in _foreign(part, name, understands)]
@@ -36,13 +36,14 @@ def refusal(
     part = foreign.path.rpartition(".")[0]
     known = ", ".join(_understood(problem, part, understands))
     allowed = (
-        f"the theory {theory} does not understand it; leave it at {foreign.default!r} "
-        f"(of {part} it understands {known})"
+        f"the theory {theory} does not understand this field; leave it at {foreign.default!r} "
+        f"(the fields of {part} that it understands: {known})"
     )
     return ProblemError(foreign.path, foreign.value, allowed)
 
 
 def _foreign(part: Part, name: str, understands: tuple[str, ...]) -> Iterator[ForeignField]:
+    """The fields of a part, whose path is `name`, that are not understood."""
     if name in understands:
         return
     for field in dataclasses.fields(part):

@@ -15,33 +15,40 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from learndyn.core.symmetry import Mirror, Symmetry
 
 
 @dataclasses.dataclass(frozen=True)
-class Units:
-    """Units of one side, by their overlaps and readout.
+class UnitOverlaps:
+    """The units of one side, student or teacher, by their overlaps and readout.
 
-    `parity` of a unit is 1 where it is even, −1 where it is odd, and 0 else; only units of the same `group` can be
-    exchanged.
+    - `overlaps`: Q = w·w or T = w*·w*.
+    - `readout`: v or v*.
+    - `parity`: 1 for an even unit, −1 for an odd one, 0 otherwise.
+    - `group`: only units of the same group can be exchanged.
     """
 
-    overlaps: np.ndarray
-    readout: np.ndarray
+    overlaps: Float[np.ndarray, "units units"]
+    readout: Float[np.ndarray, " units"]
     parity: np.ndarray
     group: np.ndarray
 
 
+Units = UnitOverlaps
+"""The former name, which `symmetries.py` of the families still imports."""
+
+
 class Change(NamedTuple):
-    """What becomes of the units of one side: unit i is replaced by sign_i times unit order_i."""
+    """A change of the units of one side: unit i is replaced by sign_i times unit order_i."""
 
     order: np.ndarray
     sign: np.ndarray
 
 
-def possible(R: np.ndarray) -> bool:
-    """Whether overlaps are such that a symmetry is possible; most are not, and need no closer look."""
+def possible(R: Float[np.ndarray, "K M"]) -> bool:
+    """Whether these overlaps allow a symmetry at all; most do not, and need no closer look."""
     for rows in (np.abs(R), np.abs(R.T)):
         if len({row.tobytes() for row in rows}) < len(rows) or not rows.any(axis=1).all():
             return True
@@ -49,7 +56,7 @@ def possible(R: np.ndarray) -> bool:
 
 
 def symmetries(
-    student: Units, teacher: Units, R: np.ndarray, words: dict[str, str]
+    student: UnitOverlaps, teacher: UnitOverlaps, R: Float[np.ndarray, "K M"], words: dict[str, str]
 ) -> list[Symmetry]:
     """The symmetries of a start, the most general first.
 
@@ -62,7 +69,12 @@ def symmetries(
     ]
 
 
-def moved(student: Units, T: np.ndarray, R: np.ndarray, amount: float):
+def moved(
+    student: UnitOverlaps,
+    T: Float[np.ndarray, "M M"],
+    R: Float[np.ndarray, "K M"],
+    amount: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Q, R and the readout of weights w_i + amount · (generic combination of all w_j and w*_n).
 
     Units with the same weights and readout stay together, as they do in finite networks, and so do units with opposite
@@ -80,8 +92,8 @@ def moved(student: Units, T: np.ndarray, R: np.ndarray, amount: float):
     return (Q + Q.T) / 2, weights[:, K:], student.readout + amount * shift
 
 
-def _locked(student: Units) -> Iterator[Change]:
-    """Changes of signs and exchanges that are none, because the weights are zero or the same."""
+def _locked(student: UnitOverlaps) -> Iterator[Change]:
+    """Sign changes and exchanges that change nothing, because the weights are zero or the same."""
     for i in range(len(student.readout)):
         change = _flip(student, [i])
         if student.parity[i] and _preserves(change, student) and not _moves(change, student):
@@ -93,7 +105,9 @@ def _locked(student: Units) -> Iterator[Change]:
                 yield same
 
 
-def _of_all_signs(student: Units, teacher: Units, R, words) -> Iterator[Symmetry]:
+def _of_all_signs(
+    student: UnitOverlaps, teacher: UnitOverlaps, R: Float[np.ndarray, "K M"], words: dict[str, str]
+) -> Iterator[Symmetry]:
     """All even units change their signs: enough to say where none of them has an overlap with the teacher."""
     if np.any(R):
         return
@@ -107,7 +121,10 @@ def _of_all_signs(student: Units, teacher: Units, R, words) -> Iterator[Symmetry
     yield from _symmetry(f"{text} and {words['zero']}", student, teacher, R, [change])
 
 
-def _of_single_signs(student: Units, teacher: Units, R, words) -> Iterator[Symmetry]:
+def _of_single_signs(
+    student: UnitOverlaps, teacher: UnitOverlaps, R: Float[np.ndarray, "K M"], words: dict[str, str]
+) -> Iterator[Symmetry]:
+    """A single unit changes its sign."""
     same = [_unchanged(units) for units in (student, teacher)]
     covered = not np.any(R) and (np.all(student.parity == 1) or np.all(teacher.parity == 1))
     for i in np.flatnonzero(~np.any(R, axis=1)).tolist():
@@ -124,7 +141,10 @@ def _of_single_signs(student: Units, teacher: Units, R, words) -> Iterator[Symme
             yield from _symmetry(text, student, teacher, R, [(same[0], _flip(teacher, [n]))])
 
 
-def _exchanges(student: Units, teacher: Units, R) -> Iterator[Symmetry]:
+def _exchanges(
+    student: UnitOverlaps, teacher: UnitOverlaps, R: Float[np.ndarray, "K M"]
+) -> Iterator[Symmetry]:
+    """Units of one side are exchanged."""
     same = [_unchanged(units) for units in (student, teacher)]
     for members, changes, sign in _alike(student, R):
         text = f"student units {_listed(members)} have the same overlaps"
@@ -136,7 +156,9 @@ def _exchanges(student: Units, teacher: Units, R) -> Iterator[Symmetry]:
         yield from _symmetry(text, student, teacher, R, [(same[0], change) for change in changes])
 
 
-def _alike(units: Units, R) -> Iterator[tuple[list[int], list[Change], int]]:
+def _alike(
+    units: UnitOverlaps, R: Float[np.ndarray, "units others"]
+) -> Iterator[tuple[list[int], list[Change], int]]:
     """Sets of units that can be exchanged, up to signs; exchanges with the first unit generate all others."""
     sets: dict[bytes, list[int]] = {}
     for i, row in enumerate(np.abs(R)):
@@ -145,14 +167,16 @@ def _alike(units: Units, R) -> Iterator[tuple[list[int], list[Change], int]]:
         while left:
             i, *others = left
             changes = {j: _exchange(units, R, i, j) for j in others}
-            found = {j: change for j, change in changes.items() if change is not None}
-            if found:
-                sign = min(int(change.sign[i]) for change in found.values())
-                yield [i, *found], list(found.values()), sign
-            left = [j for j in others if j not in found]
+            possible_changes = {j: change for j, change in changes.items() if change is not None}
+            if possible_changes:
+                sign = min(int(change.sign[i]) for change in possible_changes.values())
+                yield [i, *possible_changes], list(possible_changes.values()), sign
+            left = [j for j in others if j not in possible_changes]
 
 
-def _exchange(units: Units, R, i: int, j: int) -> Change | None:
+def _exchange(
+    units: UnitOverlaps, R: Float[np.ndarray, "units others"], i: int, j: int
+) -> Change | None:
     """The exchange of two units, of the same sign or of opposite ones, that leaves the overlaps of this side alone."""
     if units.group[i] != units.group[j]:
         return None
@@ -169,13 +193,19 @@ def _exchange(units: Units, R, i: int, j: int) -> Change | None:
     return None
 
 
-def _symmetry(text: str, student: Units, teacher: Units, R, changes) -> Iterator[Symmetry]:
-    """A symmetry if the changes leave the start as it is, but move weights; else finite networks are symmetric, too."""
+def _symmetry(
+    text: str,
+    student: UnitOverlaps,
+    teacher: UnitOverlaps,
+    R: Float[np.ndarray, "K M"],
+    changes: list[tuple[Change, Change]],
+) -> Iterator[Symmetry]:
+    """A symmetry, if the changes preserve the start but move weights; otherwise finite networks are symmetric, too."""
     mirrors = []
     for ours, theirs in changes:
-        kept = _preserves(ours, student) and _preserves(theirs, teacher)
+        preserved = _preserves(ours, student) and _preserves(theirs, teacher)
         crossed = R[np.ix_(ours.order, theirs.order)] * np.outer(ours.sign, theirs.sign)
-        if not kept or not np.array_equal(crossed, R):
+        if not preserved or not np.array_equal(crossed, R):
             return
         if _moves(ours, student) or _moves(theirs, teacher):
             mirrors.append(_mirror(ours, theirs, student))
@@ -183,7 +213,7 @@ def _symmetry(text: str, student: Units, teacher: Units, R, changes) -> Iterator
         yield Symmetry(text, tuple(mirrors))
 
 
-def _mirror(ours: Change, theirs: Change, student: Units) -> Mirror:
+def _mirror(ours: Change, theirs: Change, student: UnitOverlaps) -> Mirror:
     """The change as one of the vector of Q, R and v."""
     K, M = len(ours.order), len(theirs.order)
     Q, R = np.arange(K * K).reshape(K, K), np.arange(K * M).reshape(K, M)
@@ -194,19 +224,20 @@ def _mirror(ours: Change, theirs: Change, student: Units) -> Mirror:
     return Mirror(*(np.concatenate([np.ravel(part) for part in parts]) for parts in (order, sign)))
 
 
-def _readout_sign(change: Change, units: Units) -> np.ndarray:
+def _readout_sign(change: Change, units: UnitOverlaps) -> np.ndarray:
     """The readout of an odd unit changes its sign with the weights."""
     return np.where(units.parity == -1, change.sign, 1)
 
 
-def _preserves(change: Change, units: Units) -> bool:
+def _preserves(change: Change, units: UnitOverlaps) -> bool:
+    """Whether a change leaves the overlaps and readout of its own side as they are."""
     moved = units.overlaps[np.ix_(change.order, change.order)]
     moved = moved * np.outer(change.sign, change.sign)
     readout = _readout_sign(change, units) * units.readout[change.order]
     return np.array_equal(moved, units.overlaps) and np.array_equal(readout, units.readout)
 
 
-def _moves(change: Change, units: Units) -> bool:
+def _moves(change: Change, units: UnitOverlaps) -> bool:
     """Whether |w_i − sign_i · w_order(i)|² > 0 for some unit, beyond rounding."""
     norms = np.diagonal(units.overlaps)
     product = change.sign * units.overlaps[np.arange(len(norms)), change.order]
@@ -214,12 +245,13 @@ def _moves(change: Change, units: Units) -> bool:
     return bool(np.any(both - 2 * product > 1e-12 * both))
 
 
-def _unchanged(units: Units) -> Change:
+def _unchanged(units: UnitOverlaps) -> Change:
     count = len(units.readout)
     return Change(np.arange(count), np.ones(count, dtype=int))
 
 
-def _flip(units: Units, members) -> Change:
+def _flip(units: UnitOverlaps, members: list[int] | slice) -> Change:
+    """The members change their signs."""
     change = _unchanged(units)
     change.sign[members] = -1
     return change

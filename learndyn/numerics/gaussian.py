@@ -80,20 +80,19 @@ def error_moments(
     Without `second_order` the most expensive one, `square`, is not computed (gradient flow does not need it).
     """
     C, s, K = jnp.asarray(C), jnp.asarray(s), students
+    square = jnp.zeros((K, K), C.dtype)
     if rule is not None:
         products, slopes, curvatures = pair_averages(student, teacher, C, K, _grid(rule))
         total = loss(student, teacher, C, s, K, rule)
+        if second_order:
+            square = _average_square(student, teacher, C, s, K, rule)
     else:
         integrals = _closed_form_integrals(student, teacher, K, len(s) - K)
         products, slopes = integrals.products(C), integrals.slopes(C, K)
         curvatures = integrals.curvatures(C, K)
         total = s @ products @ s / 2
-    if not second_order:
-        square = jnp.zeros((K, K), C.dtype)
-    elif rule is not None:
-        square = _average_square(student, teacher, C, s, K, rule)
-    else:
-        square = integrals.square(C, s, K)
+        if second_order:
+            square = integrals.square(C, s, K)
     force = (curvatures @ s)[:, None] * C[:K] + (slopes * s) @ C
     return ErrorMoments(force, square, slopes[:, :K], products[:K] @ s, total)
 

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
+from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
@@ -18,7 +21,7 @@ from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR
 from learndyn.problem.problem import Problem
 from learndyn.problem.spectra import PowerLaw
-from learndyn.problem.supplies import Dataset, Population, Stream
+from learndyn.problem.supplies import Dataset, Population, Stream, Supply
 from learndyn.problem.tasks import LinearMap
 from learndyn.problem.training import GradientDescent
 from learndyn.sweeps.sweep import sweep
@@ -44,7 +47,8 @@ class Curve(NamedTuple):
     method: Innovation | None = None
 
 
-def _problem(network: DeepLinear, data, rate: float, steps: int) -> Problem:
+def _problem(network: DeepLinear, data: Supply, rate: float, steps: int) -> Problem:
+    """Gradient descent at a constant rate η."""
     return Problem(network, data, GradientDescent(rate, steps=steps))
 
 
@@ -54,20 +58,37 @@ def _steps(end: int, count: int, log: bool) -> np.ndarray:
     return np.unique(np.rint(grid).astype(int))
 
 
-def _draw_theory(axes: Axes, x, y, colour: str, label: str | None = None, style="-") -> None:
+def _draw_theory(
+    axes: Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    colour: str,
+    label: str | None = None,
+    style: str = "-",
+) -> None:
+    """Draw a line through the positive values of y."""
     # Losses at the level of rounding may be negative.
-    axes.plot(x, np.where(np.asarray(y) > 0, y, np.nan), style, color=colour, lw=1.4, label=label)
+    y = np.asarray(y)
+    axes.plot(np.asarray(x), np.where(y > 0, y, np.nan), style, color=colour, lw=1.4, label=label)
 
 
-def _draw_runs(axes: Axes, x, runs, colour: str, filled: bool = True) -> None:
-    """Means over the seeds (the first axis of `runs`) with their standard errors."""
+def _draw_runs(
+    axes: Axes,
+    x: ArrayLike,
+    runs: Float[np.ndarray, "seeds points"],
+    colour: str,
+    filled: bool = True,
+) -> None:
+    """Draw means over the seeds with their standard errors."""
     mean, error = mean_and_error(runs)
     look = {"ms": 4, "mfc": colour if filled else "white", "color": colour, "elinewidth": 1}
     axes.errorbar(x, mean, error if len(runs) > 1 else None, fmt="o", **look)
 
 
-def _draw_curves(curves: Sequence[Curve], seeds: int, report, log: bool = False) -> list[Solution]:
-    """Every curve: a line for each observable, dashed for the training loss, and the points of its networks."""
+def _draw_curves(
+    curves: Sequence[Curve], seeds: int, report: Report, log: bool = False
+) -> list[Solution]:
+    """Draw every curve: a line for each observable, dashed for the training loss, and the points of its networks."""
     theories = []
     for done, curve in enumerate(curves, 1):
         end = cast(int, cast(GradientDescent, curve.problem.training).steps)
@@ -86,23 +107,26 @@ def _draw_curves(curves: Sequence[Curve], seeds: int, report, log: bool = False)
     return theories
 
 
-def _draw_power(axes: Axes, theory: Solution, exponent: float, start: float, shift: float, **look):
-    """A guide line t^−exponent from step `start` on, at `shift` times the theory's loss there."""
+def _draw_power(
+    axes: Axes, theory: Solution, exponent: float, start: float, shift: float, **look: Any
+) -> None:
+    """Draw a guide line t^−exponent from step `start` on, at `shift` times the theory's loss there."""
     times, losses = theory["step"].values.astype(float), theory["test_loss"].values
     first = int(np.searchsorted(times, start))
     line = shift * losses[first] * (times[first:] / times[first]) ** -exponent
     axes.plot(times[first:], line, **(GUIDE | look))
 
 
-def _panels(rows: int, columns: int, **shared):
+def _panels(rows: int, columns: int, **shared: Any) -> tuple[Figure, Any]:
+    """A new figure and the array of its panels."""
     figure = Figure(figsize=(3.4 * columns, 3.2 * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
 def _finish(
-    axes: Axes, title: str, networks: str | None = None, legend: dict | None = None, **settings
-):
-    """Title, labels, scales and legend of a panel; `networks` says in the legend what the points are."""
+    axes: Axes, title: str, networks: str | None = None, legend: dict | None = None, **settings: Any
+) -> None:
+    """Set title, labels, scales and legend of a panel; `networks` says in the legend what the points are."""
     if networks is not None:
         axes.plot([], [], color="0.4", lw=1.4, label="theory")
         axes.plot([], [], "o", color="0.4", ms=4, label=networks)
@@ -113,12 +137,12 @@ def _finish(
     axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 1.8} | (legend or {})))
 
 
-def figure_1(report, size: int = 400, seeds: int = 8, steps: int = 160):
+def figure_1(report: Report, size: int = 400, seeds: int = 8, steps: int = 160) -> Figure:
     """Width in the NTK parameterisation and in μP, and depth."""
     figure, ((ntk, mup, depth),) = _panels(1, 3, sharey=True)
     rate, curves = 0.01, []
 
-    def add(axes, colour, label, trained=True, **network):
+    def add(axes: Axes, colour: str, label: str, trained: bool = True, **network: Any) -> None:
         problem = _problem(
             DeepLinear(centered=True, **network), Population(LinearMap()), rate, steps
         )
@@ -144,11 +168,13 @@ def figure_1(report, size: int = 400, seeds: int = 8, steps: int = 160):
 
 def _at_steps(problem: Problem, steps: Sequence[int]) -> np.ndarray:
     """The test loss of the theory at a few steps; NaN where training has diverged."""
-    found = solve(problem, save_at=steps)["test_loss"].values
-    return np.append(found, np.full(len(steps) - len(found), np.nan))
+    losses = solve(problem, save_at=steps)["test_loss"].values
+    return np.append(losses, np.full(len(steps) - len(losses), np.nan))
 
 
-def figure_2(report, size: int = 300, seeds: int = 8, steps: int = 12, count: int = 41):
+def figure_2(
+    report: Report, size: int = 300, seeds: int = 8, steps: int = 12, count: int = 41
+) -> Figure:
     """The loss after a few steps against the learning rate, in the NTK parameterisation and in μP."""
     figure, (panels,) = _panels(1, 2, sharey=True, sharex=True)
     rates, widths = np.geomspace(0.01, 0.5, count), (0.5, 2.0, 8.0)
@@ -159,8 +185,8 @@ def figure_2(report, size: int = 300, seeds: int = 8, steps: int = 12, count: in
             data = Stream(LinearMap(), batch_ratio=1.0)
             problems = [_problem(network, data, rate, steps) for rate in rates]
             over = {"training.learning_rate": rates}
-            found = sweep(problems[0], over, observables=["test_loss"], save_at=[0, steps])
-            losses = found["test_loss"].values[:, -1]
+            swept = sweep(problems[0], over, observables=["test_loss"], save_at=[0, steps])
+            losses = swept["test_loss"].values[:, -1]
             best = int(np.nanargmin(losses))
             # Further on training is unstable, and the loss an erratic function of the rate.
             end = best + int(np.argmax(~(losses[best:] < 10 * losses[best])))
@@ -178,12 +204,16 @@ def figure_2(report, size: int = 300, seeds: int = 8, steps: int = 12, count: in
     return figure
 
 
-def figure_3(report, size: int = 300, seeds: int = 8, steps: int = 640, count: int = 29):
+def figure_3(
+    report: Report, size: int = 300, seeds: int = 8, steps: int = 640, count: int = 29
+) -> Figure:
     """Reused data of different amount, and online SGD with different batches and widths."""
     figure, ((reused, amount), (batch, width)) = _panels(2, 2)
     curves = []
 
-    def add(axes, nu, data, rate, length, label, **looks):
+    def add(
+        axes: Axes, nu: float, data: Supply, rate: float, length: int, label: str, **looks: Any
+    ) -> None:
         colour = COLOURS[sum(curve.axes is axes for curve in curves)]
         problem = _problem(DeepLinear(4, nu, centered=True), data, rate, length)
         curves.append(Curve(axes, problem, colour, label, size, **looks))
@@ -216,11 +246,14 @@ def figure_3(report, size: int = 300, seeds: int = 8, steps: int = 640, count: i
 
 
 def _noisy(alpha: float) -> Dataset:
+    """α examples per input dimension, with noisy labels."""
     return Dataset(LinearMap(), ratio=alpha, noise=0.5)
 
 
-def _draw_amounts(axes: Axes, size: int, seeds: int, steps: int, count: int, report) -> None:
-    """The test loss against the amount of data α at several steps."""
+def _draw_amounts(
+    axes: Axes, size: int, seeds: int, steps: int, count: int, report: Report
+) -> None:
+    """Draw the test loss against the amount of data α at several steps."""
     ratios, at = np.geomspace(0.25, 4.0, count), [steps // 64, steps // 16, steps // 4, steps]
     network = DeepLinear(4, 1.0, centered=True)
     losses = []
@@ -237,12 +270,20 @@ def _draw_amounts(axes: Axes, size: int, seeds: int, steps: int, count: int, rep
     axes.set(xscale="log")
 
 
-def figure_6(report, modes: int = 1000, seeds: int = 16, steps: int = 300):
+def figure_6(report: Report, modes: int = 1000, seeds: int = 16, steps: int = 300) -> Figure:
     """Power-law data: batch size, width on an easy task, richness on a hard task."""
     figure, ((batch, easy, hard),) = _panels(1, 3)
     curves = []
 
-    def add(axes, rate, source, label, width, richness=1.0, B=None):
+    def add(
+        axes: Axes,
+        rate: float,
+        source: float,
+        label: str,
+        width: float,
+        richness: float = 1.0,
+        B: int | None = None,
+    ) -> None:
         spectrum = PowerLaw(1.5, source, modes)
         data = (
             Population(LinearMap(spectrum)) if B is None else Stream(LinearMap(spectrum), batch=B)
@@ -289,7 +330,9 @@ def _trained_edge(problem: Problem, guess: float, size: int, seed: int) -> float
     return math.sqrt(low * high)
 
 
-def figure_7(report, steps: int = 30, count: int = 13, size: int = 200, seeds: int = 4):
+def figure_7(
+    report: Report, steps: int = 30, count: int = 13, size: int = 200, seeds: int = 4
+) -> Figure:
     """The largest stable learning rate against the width, lazy and rich."""
     from learndyn.analyses.rates import largest_stable_rate
 
@@ -305,8 +348,10 @@ def figure_7(report, steps: int = 30, count: int = 13, size: int = 200, seeds: i
             problem = _problem(network, Population(LinearMap()), edges[-1], steps)
             edges.append(largest_stable_rate(problem, rtol=1e-2))
             if any(math.isclose(nu, trained) for trained in widths[: 2 * count // 3 : 3]):
-                found = [_trained_edge(problem, edges[-1], size, seed) for seed in range(seeds)]
-                _draw_runs(panels[k], [nu], np.array(found)[:, None], "0.15")
+                trained_edges = [
+                    _trained_edge(problem, edges[-1], size, seed) for seed in range(seeds)
+                ]
+                _draw_runs(panels[k], [nu], np.array(trained_edges)[:, None], "0.15")
         style, name = looks[kind]
         label = f"{name}, L = {L}"
         look = {"lw": 1.4, "ms": 5 if kind == "ntk" else 8, "mfc": "none", "label": label}
@@ -329,8 +374,12 @@ def figure_7(report, steps: int = 30, count: int = 13, size: int = 200, seeds: i
 
 
 def figure_8(
-    report, modes: int = 1_000_000, steps: int = 10_000, width: int = 1024, seeds: int = 2
-):
+    report: Report,
+    modes: int = 1_000_000,
+    steps: int = 10_000,
+    width: int = 1024,
+    seeds: int = 2,
+) -> Figure:
     """Hard tasks in the limit of infinite width and batch: the loss and its local exponent."""
     rates, sources = {1: 0.02, 2: 0.004, 4: 0.001}, (0.4, 0.55, 0.7)
     figure, panels = _panels(2, len(rates), sharex=True, sharey="row")
@@ -363,8 +412,10 @@ def figure_8(
     return figure
 
 
-def _draw_exponents(top: Axes, bottom: Axes, theory: Solution, beta: float, L: int, colour: str):
-    """The local exponent of a curve, and the two predicted ones as lines and as slopes."""
+def _draw_exponents(
+    top: Axes, bottom: Axes, theory: Solution, beta: float, L: int, colour: str
+) -> None:
+    """Draw the local exponent of a curve, and the two predicted ones as lines and as slopes."""
     times, losses = theory["step"].values, theory["test_loss"].values
     bottom.plot(times, -np.gradient(np.log(losses), np.log(times)), color=colour, lw=1.4)
     predicted = {"--": 2 * beta / (1 + beta), ":": (L + 1) * beta / (1 + L * beta)}

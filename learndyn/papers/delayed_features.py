@@ -346,6 +346,7 @@ def delay_map(
     low, high = float(np.nanmin(found)), float(np.nanmax(found))
     norm = LogNorm(low, high)
     titles = ("(a) below 10 % of the first loss", "(b) below 10 % of ½⟨y²⟩")
+    drawn = None
     for axes, delays, title in zip(panels, found, titles, strict=True):
         drawn = _draw_cells(axes, alphas, epsilons, delays, norm)
         axes.set_title(f"{title}, γ = {gamma:g}", fontsize=10)
@@ -353,6 +354,7 @@ def delay_map(
     panels[0].set_ylabel("quadratic part ε of the activation")
     words = f"hatched: the test loss does not drop within the time {horizon:g}/ε"
     figure.supxlabel(words, fontsize=9)
+    assert drawn is not None
     bar = figure.colorbar(drawn, ax=panels, label="delay: test drop / train drop")
     ticks = [tick for tick in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30) if low <= tick <= high]
     bar.set_ticks(ticks, labels=[str(tick) for tick in ticks])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from matplotlib.figure import Figure
 
+from learndyn.core.progressing import Report
 from learndyn.core.theory import theories
 
 
@@ -14,7 +15,11 @@ from learndyn.core.theory import theories
 class PaperFigure:
     """A picture of a paper. `make(report)` draws it and calls `report` with the fraction done.
 
-    `minutes` is a rough duration on two cores; `caption` says what is shown and with which parameters.
+    - `name`: such as "primer-1".
+    - `title`: one line.
+    - `caption`: what is shown, and with which parameters.
+    - `reference`: the paper.
+    - `minutes`: a rough duration on two cores.
     """
 
     name: str
@@ -22,7 +27,7 @@ class PaperFigure:
     caption: str
     reference: str
     minutes: float
-    make: Callable[[Callable[[float], None]], Figure]
+    make: Callable[[Report], Figure]
 
 
 MODULES = (
@@ -47,12 +52,12 @@ def register_figure(figure: PaperFigure) -> PaperFigure:
 
 
 @contextlib.contextmanager
-def registered_alone(*some: PaperFigure) -> Iterator[None]:
-    """Within a `with` block these pictures, and no others, are known."""
+def registered_alone(*added: PaperFigure) -> Iterator[None]:
+    """Make these pictures, and no others, known within a `with` block."""
     before = {figure.name: figure for figure in figures()}
     _figures.clear()
     try:
-        for figure in some:
+        for figure in added:
             register_figure(figure)
         yield
     finally:

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
 from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
 from learndyn.papers.deep_linear import (
@@ -33,15 +36,18 @@ TRAINED = (2, 8)
 
 
 def _named(L: float) -> str:
+    """The depth in a legend."""
     return "L = ∞" if math.isinf(L) else f"L = {L}"
 
 
-def figure_4(report, size: int = 300, seeds: int = 8, steps: int = 80):
+def figure_4(report: Report, size: int = 300, seeds: int = 8, steps: int = 80) -> Figure:
     """Richness, branch scale and depth of residual networks with β = β_0/√L."""
     figure, ((rich, branch, depth),) = _panels(1, 3, sharey=True)
     curves = []
 
-    def add(axes, colour, label, L: float, beta0, gamma=1.0):
+    def add(
+        axes: Axes, colour: str, label: str, L: float, beta0: float, gamma: float = 1.0
+    ) -> None:
         network = DeepLinear(L, 1.0, gamma, centered=True, skip=ScaledSkip(beta0))
         trained = None if math.isinf(L) else size
         curves.append(
@@ -70,17 +76,28 @@ def figure_4(report, size: int = 300, seeds: int = 8, steps: int = 80):
     return figure
 
 
-def _last_losses(problem: Problem, rates, steps: int) -> np.ndarray:
+def _last_losses(
+    problem: Problem, rates: Float[np.ndarray, " rates"], steps: int
+) -> Float[np.ndarray, " rates"]:
     """The test loss of the theory after the last step, for every learning rate; NaN where training diverges."""
     over = {"training.learning_rate": rates}
-    found = sweep(problem, over, observables=["test_loss"], save_at=[0, steps]).data
-    if "test_loss" not in found:
+    swept = sweep(problem, over, observables=["test_loss"], save_at=[0, steps]).data
+    if "test_loss" not in swept:
         return np.full(len(rates), np.nan)
-    return found["test_loss"].reindex(step=[steps]).values[:, 0]
+    return swept["test_loss"].reindex(step=[steps]).values[:, 0]
 
 
-def _draw_transfer(axes: Axes, skip, depths: Sequence[float], rates, steps, size, seeds, report):
-    """For every depth the last loss against the learning rate, with its optimum, and networks at two depths."""
+def _draw_transfer(
+    axes: Axes,
+    skip: float | ScaledSkip,
+    depths: Sequence[float],
+    rates: Float[np.ndarray, " rates"],
+    steps: int,
+    size: int,
+    seeds: int,
+    report: Report,
+) -> None:
+    """Draw the last loss against the learning rate for every depth, with its optimum, and networks at two depths."""
     colours = (*COLOURS[: len(DEPTHS)], THEORY_COLOUR)
     for done, (L, colour) in enumerate(zip(depths, colours, strict=False), 1):
         network = DeepLinear(L, 1.0, 1.0, centered=True, skip=skip)
@@ -96,8 +113,17 @@ def _draw_transfer(axes: Axes, skip, depths: Sequence[float], rates, steps, size
         report(done / len(depths))
 
 
-def _draw_networks(axes: Axes, problems, rates, best: float, steps, size, seeds, colour) -> None:
-    """Networks at rates around the best one, from a thirtieth to twice, where none of the seeds diverges."""
+def _draw_networks(
+    axes: Axes,
+    problems: Sequence[Problem],
+    rates: Float[np.ndarray, " rates"],
+    best: float,
+    steps: int,
+    size: int,
+    seeds: int,
+    colour: str,
+) -> None:
+    """Draw networks at rates around the best one, from a thirtieth to twice, where none of the seeds diverges."""
     wanted = best * np.geomspace(1 / 30, 2, 11)
     for k in np.unique([int(np.argmin(np.abs(np.log(rates / rate)))) for rate in wanted]):
         runs = simulate(problems[k], size, seeds, save_at=[0, steps])
@@ -105,16 +131,19 @@ def _draw_networks(axes: Axes, problems, rates, best: float, steps, size, seeds,
             _draw_runs(axes, rates[[k]], runs["test_loss"].values[:, -1:], colour)
 
 
-def figure_5(report, size: int = 200, seeds: int = 6, steps: int = 30, density: int = 40):
+def figure_5(
+    report: Report, size: int = 200, seeds: int = 6, steps: int = 30, density: int = 40
+) -> Figure:
     """The loss after a few steps against the learning rate, `density` rates a decade, for constant and scaled β."""
     figure, ((constant, scaled),) = _panels(1, 2, sharey=True)
-    numbers = (steps, size, seeds)
     _draw_transfer(
         constant,
         1.0,
         DEPTHS,
         np.geomspace(1e-8, 1.0, 8 * density + 1),
-        *numbers,
+        steps,
+        size,
+        seeds,
         lambda done: report(0.5 * done),
     )
     _draw_transfer(
@@ -122,7 +151,9 @@ def figure_5(report, size: int = 200, seeds: int = 6, steps: int = 30, density: 
         ScaledSkip(1.25),
         (*DEPTHS, math.inf),
         np.geomspace(1e-3, 1.0, 3 * density + 1),
-        *numbers,
+        steps,
+        size,
+        seeds,
         lambda done: report(0.5 + 0.5 * done),
     )
     words: dict[str, Any] = {"xscale": "log", "xlabel": "learning rate η", "ylim": (1e-9, 10)}

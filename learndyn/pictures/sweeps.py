@@ -1,7 +1,7 @@
 """Pictures of sweeps: `plot_sweep`.
 
-A theory is a line; runs are points with bars of one standard error over the seeds. What diverged or failed
-is never left out silently: it is grey or crossed, and named in the legend.
+A theory is a line; runs are points with bars of one standard error over the seeds. Points that diverged or
+failed are never left out silently: they are grey or crossed, and named in the legend.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from learndyn.sweeps.sweep import Sweep
 
 KINDS = ("curves", "map", "best", "line")
 PANELS = 6
-"""At most so many panels of curves beside each other."""
+"""The largest number of panels of curves in one picture."""
 
 
 def plot_sweep(
@@ -59,20 +59,24 @@ def plot_sweep(
         raise LearndynError(f"cannot plot {shown(sweep)}: it must be a Sweep")
     if kind is not None and kind not in KINDS:
         raise ProblemError("kind", kind, f"must be one of {', '.join(KINDS)}, or None")
-    found, names = _selected(sweep, observable, select or {})
+    measured_values, names = _selected(sweep, observable, select or {})
     if kind is None:
-        kind = "map" if len(names) > 1 else "line" if found.axis is None else "curves"
-    if kind == "curves" and found.axis is None:
+        kind = "map" if len(names) > 1 else "line" if measured_values.axis is None else "curves"
+    if kind == "curves" and measured_values.axis is None:
         raise ProblemError("kind", kind, "needs an observable that depends on the step or time")
     places = {name: places_of(sweep.data[name]) for name in names}
     first, second = _roles(kind, places, x, colour)
-    label = _label(found.sides[0].values, observable)
+    label = _label(measured_values.sides[0].values, observable)
     if kind == "curves":
-        return _curves(found.lifted(), label, places[first], places[second] if second else None, ax)
-    final, when = found.read(at)
+        return _curves(
+            measured_values.lifted(), label, places[first], places[second] if second else None, ax
+        )
+    final, when = measured_values.read(at)
     final = final.lifted()
     label = f"{label}, {when}" if when else label
-    panels = _given(ax, 1 + (kind == "best")) or _made(1 + (kind == "best"), 1, sharex=True)
+    panels = _given_panels(ax, 1 + (kind == "best")) or _new_panels(
+        1 + (kind == "best"), 1, sharex=True
+    )
     if kind == "line":
         draw_line(panels[0], final, label, places[first], places[second] if second else None)
     elif kind == "map":
@@ -82,21 +86,22 @@ def plot_sweep(
     return figure_of(panels[0])
 
 
-def _selected(sweep: Sweep, observable: str, select: Mapping) -> tuple[Measured, list[str]]:
+def _selected(
+    sweep: Sweep, observable: str, select: Mapping[str, Any]
+) -> tuple[Measured, list[str]]:
     """The observable where `select` fixes some of its axes, and the names of the swept axes that are left."""
     data, names = sweep.data, sweep.axes
     known = {name.removesuffix("_runs") for name in sweep.observables}
     if observable not in known:
-        none = "every point failed; see failures"
-        hint = nearest(observable, known) if known else none
+        hint = nearest(observable, known) if known else "every point failed; see failures"
         raise UnknownObservable(f"no observable {observable!r}; {hint}")
-    found = measured(data, observable).map(lambda array: _without_single(array, names))
-    dims = [str(dim) for dim in found.sides[0].values.dims if dim != found.axis]
+    selection = measured(data, observable).map(lambda array: _without_single(array, names))
+    dims = [str(dim) for dim in selection.sides[0].values.dims if dim != selection.axis]
     for name, value in select.items():
         if name not in dims:
-            allowed = f"is no axis of {observable} to fix; {nearest(name, dims)}"
+            allowed = f"is not an axis of {observable} that can be fixed; {nearest(name, dims)}"
             raise ProblemError("select", name, allowed)
-        found = _fixed(found, name, _index_of(data[name].values.tolist(), name, value))
+        selection = _fixed(selection, name, _index_of(data[name].values.tolist(), name, value))
     inner = [dim for dim in dims if dim not in (*names, *select)]
     if inner:
         sizes = ", ".join(f"{dim} ({data.sizes[dim]})" for dim in inner)
@@ -105,11 +110,11 @@ def _selected(sweep: Sweep, observable: str, select: Mapping) -> tuple[Measured,
     left = [name for name in names if name not in select]
     if not left:
         raise ProblemError("select", dict(select), "must leave a swept field to draw")
-    return found, left
+    return selection, left
 
 
-def _index_of(labels: list, name: str, value) -> int:
-    """Where a value stands on an axis. Of a number, the four digits that pictures show are enough."""
+def _index_of(labels: list, name: str, value: Any) -> int:
+    """The index of a value on an axis. For a number, the four digits that pictures show are enough."""
     if value in labels:
         return labels.index(value)
     if all(isinstance(known, int | float) for known in [value, *labels]):
@@ -120,28 +125,36 @@ def _index_of(labels: list, name: str, value) -> int:
 
 
 def _label(array: xr.DataArray, name: str) -> str:
+    """What an observable is, with its units; `name` if its attributes do not say it."""
     text, units = str(array.attrs.get("long_name", name)), array.attrs.get("units", "1")
     return text if units in ("1", "") else f"{text} [{units}]"
 
 
 def _without_single(array: xr.DataArray, swept: list[str]) -> xr.DataArray:
-    """Without axes of one component, which say nothing about it."""
-    kept = {*swept, "seed", "time", "step"}
-    return array.squeeze([d for d, n in array.sizes.items() if n == 1 and d not in kept], drop=True)
+    """The array without axes of length one, which need no label."""
+    always_shown = {*swept, "seed", "time", "step"}
+    return array.squeeze(
+        [d for d, n in array.sizes.items() if n == 1 and d not in always_shown], drop=True
+    )
 
 
-def _fixed(found: Measured, name: str, index: int) -> Measured:
+def _fixed(measurement: Measured, name: str, index: int) -> Measured:
+    """The measurement at one index of the axis `name`."""
+
     def fixed(array: xr.DataArray) -> xr.DataArray:
         return array.isel({name: index}, drop=True) if name in array.dims else array
 
-    return found.map(fixed)
+    return measurement.map(fixed)
 
 
-def _example(data, name: str) -> str:
-    return f", as with select={{{name!r}: {data[name].values[0].item()!r}}}"
+def _example(data: xr.Dataset, name: str) -> str:
+    """How to fix the axis `name`, for a message."""
+    return f", for example with select={{{name!r}: {data[name].values[0].item()!r}}}"
 
 
-def _roles(kind: str, places: dict[str, Places], x, colour) -> tuple[str, str | None]:
+def _roles(
+    kind: str, places: dict[str, Places], x: str | None, colour: str | None
+) -> tuple[str, str | None]:
     """The two swept fields that a picture shows, as asked for or as is usual; the second may be missing.
 
     The first is the colour of curves, the x of lines and maps, and the field whose best value is sought.
@@ -152,7 +165,9 @@ def _roles(kind: str, places: dict[str, Places], x, colour) -> tuple[str, str | 
         ("colour", colour, ("curves", "line")),
     ):
         if name is not None and name not in names:
-            raise ProblemError(argument, name, f"is no swept field here; {nearest(name, names)}")
+            raise ProblemError(
+                argument, name, f"is not one of the swept fields; {nearest(name, names)}"
+            )
         if name is not None and kind not in kinds:
             allowed = f"must be None for the kind {kind!r}; it is for {' and '.join(kinds)}"
             raise ProblemError(argument, name, allowed)
@@ -172,7 +187,7 @@ def _roles(kind: str, places: dict[str, Places], x, colour) -> tuple[str, str | 
     if colour in others:
         others = [colour, *(name for name in others if name != colour)]
     if kind in ("map", "best") and not others:
-        raise ProblemError("kind", kind, f"needs two swept fields; here is only {first}")
+        raise ProblemError("kind", kind, f"needs two swept fields, but there is only {first}")
     if len(others) > 1:
         raise _too_many(kind, places, others[1:])
     return first, others[0] if others else None
@@ -182,24 +197,34 @@ def _too_many(kind: str, places: dict[str, Places], extra: list[str]) -> Problem
     """The refusal of swept fields for which a picture has no room."""
     values = "; ".join(f"{name} = {', '.join(places[name].texts)}" for name in extra)
     example = {extra[0]: places[extra[0]].values[0].item()}
-    allowed = f"cannot show further swept fields ({values}); fix them, as with select={example}"
+    allowed = (
+        f"cannot show further swept fields ({values}); fix them, for example with select={example}"
+    )
     return ProblemError("kind", kind, allowed)
 
 
-def _curves(found: Measured, label: str, field: Places, second: Places | None, ax) -> Figure:
+def _curves(
+    measurement: Measured,
+    label: str,
+    field: Places,
+    second: Places | None,
+    ax: Axes | Iterable[Axes] | None,
+) -> Figure:
     """Curves in one panel, or in one for each value of the second field."""
     if second is None:
-        panels = _given(ax, 1) or _made(1, 1)
-        draw_curves(panels, [found], label, field, [""])
+        panels = _given_panels(ax, 1) or _new_panels(1, 1)
+        draw_curves(panels, [measurement], label, field, [""])
         return figure_of(panels[0])
     count = len(second.values)
     if ax is None and count > PANELS:
         raise _too_many("curves", {second.name: second}, [second.name])
     columns = min(count, 3)
-    panels = _given(ax, count) or _made(-(-count // columns), columns, sharex=True, sharey=True)
+    panels = _given_panels(ax, count) or _new_panels(
+        -(-count // columns), columns, sharex=True, sharey=True
+    )
     for spare in panels[count:]:
         spare.remove()
-    parts = [_fixed(found, second.name, index) for index in second.order]
+    parts = [_fixed(measurement, second.name, index) for index in second.order]
     titles = [f"{second.label} = {text}" for text in second.texts]
     draw_curves(panels[:count], parts, label, field, titles)
     for above in panels[count - columns : len(panels) - columns]:
@@ -209,7 +234,8 @@ def _curves(found: Measured, label: str, field: Places, second: Places | None, a
     return figure_of(panels[0])
 
 
-def _given(ax, count: int) -> list[Axes]:
+def _given_panels(ax: Axes | Iterable[Axes] | None, count: int) -> list[Axes]:
+    """The user's axes as a list of `count`; an empty list if there are none."""
     if ax is None:
         return []
     panels = [ax] if isinstance(ax, Axes) else list(np.ravel(np.array(ax)))
@@ -218,7 +244,8 @@ def _given(ax, count: int) -> list[Axes]:
     return panels
 
 
-def _made(rows: int, columns: int, **options) -> list[Axes]:
+def _new_panels(rows: int, columns: int, **options: Any) -> list[Axes]:
+    """The panels of a new figure."""
     # Beside a panel there is a colour bar; small multiples are narrower.
     width = PANEL[0] + 0.7 if columns == 1 else 2.9 * columns + 1.2
     height = PANEL[1] if rows == 1 else 2.7 * rows

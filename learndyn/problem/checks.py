@@ -1,16 +1,17 @@
-"""Checks of single values: each turns what the user gave into what a part keeps, or raises `ProblemError`."""
+"""Checks of single values: each converts the user's value for the field of a part, or raises `ProblemError`."""
 
 import math
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from learndyn.errors import ProblemError
 from learndyn.problem.part import Check, Part, traced
 
 
-def _real(value, name: str) -> float:
+def _real(value: Any, name: str) -> float:
     scalar = isinstance(value, int | float | np.number) or (
         isinstance(value, np.ndarray | jax.Array) and value.shape == ()
     )
@@ -22,10 +23,16 @@ def _real(value, name: str) -> float:
     return result + 0.0
 
 
-def number(minimum=None, above=None, maximum=None, below=None, finite=True) -> Check:
+def number(
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    finite: bool = True,
+) -> Check:
     """A real number within bounds (`minimum` and `maximum` included, `above` and `below` not)."""
 
-    def check(value, name):
+    def check(value: Any, name: str) -> Any:
         if traced(value):
             if value.shape != ():
                 raise ProblemError(name, value, "must be one number, not an array")
@@ -49,7 +56,7 @@ def number(minimum=None, above=None, maximum=None, below=None, finite=True) -> C
 def whole(minimum: int) -> Check:
     """A whole number of at least `minimum`."""
 
-    def check(value, name):
+    def check(value: Any, name: str) -> Any:
         integral = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if isinstance(value, float) and value.is_integer():
             integral = True
@@ -60,14 +67,14 @@ def whole(minimum: int) -> Check:
     return check
 
 
-def boolean(value, name):
+def boolean(value: Any, name: str) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ProblemError(name, value, "must be true or false")
     return bool(value)
 
 
-def text(value, name):
+def text(value: Any, name: str) -> str:
     """A string."""
     if not isinstance(value, str):
         raise ProblemError(name, value, "must be a string")
@@ -77,7 +84,7 @@ def text(value, name):
 def choice(*allowed: str) -> Check:
     """One of a few words."""
 
-    def check(value, name):
+    def check(value: Any, name: str) -> Any:
         if value not in allowed:
             raise ProblemError(name, value, f"must be one of {', '.join(map(repr, allowed))}")
         return value
@@ -85,7 +92,7 @@ def choice(*allowed: str) -> Check:
     return check
 
 
-def array(ndim: int, minimum=None, above=None) -> Check:
+def array(ndim: int, minimum: float | None = None, above: float | None = None) -> Check:
     """A finite real array with `ndim` axes and no empty axis; a single number stands for one entry."""
     shape = {
         1: "a list of numbers",
@@ -93,7 +100,7 @@ def array(ndim: int, minimum=None, above=None) -> Check:
         3: "a list of equally large matrices",
     }[ndim]
 
-    def check(value, name):
+    def check(value: Any, name: str) -> Any:
         if not traced(value):
             try:
                 value = np.array(value, dtype=float)
@@ -123,7 +130,9 @@ def optional(check: Check) -> Check:
     return lambda value, name: None if value is None else check(value, name)
 
 
-def semidefinite(name: str, matrix, tolerance: float = 1e-10) -> None:
+def semidefinite(
+    name: str, matrix: Float[np.ndarray | jax.Array, "n n"], tolerance: float = 1e-10
+) -> None:
     """Refuse a matrix that is not symmetric or has a negative eigenvalue (relative to the largest entry)."""
     if traced(matrix):
         return

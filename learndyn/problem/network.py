@@ -10,5 +10,5 @@ class Network(Part, abstract=True):
     def check(self, data: Supply) -> None:
         """Refuse data that cannot belong to this network, such as a teacher with another number of units.
 
-        What a theory makes of the parts is not decided here, but by its `Theory.understands` and `Theory.check`.
+        Whether a theory covers the parts is decided elsewhere, by its `Theory.understands` and `Theory.check`.
         """

@@ -2,12 +2,12 @@
 
 A part is an `equinox.Module`, so it is a JAX pytree: its numbers and arrays are leaves, and `jax.grad`
 with respect to a field works. Each field is declared with a *check*, a function `(value, name) -> value`
-that converts what the user gave or raises `ProblemError`:
+that converts the user's value or raises `ProblemError`:
 
     class Stream(Part):
         batch: int = field(whole(minimum=1), default=1)
 
-Traced values pass a check untouched; their shape is still looked at.
+Traced values pass a check unchanged, because their numbers are not known yet; only their shape is checked.
 """
 
 import dataclasses
@@ -26,29 +26,29 @@ import numpy as np
 from learndyn.errors import ProblemError, nearest
 
 Check = Callable[[Any, str], Any]
-"""`check(value, name)` returns the value as the part keeps it, or raises `ProblemError` in the name of the field."""
+"""`check(value, name)` returns the value as the part stores it, or raises a `ProblemError` that names the field."""
 
 
-def field(check: Check, **options):
+def field(check: Check, **options: Any) -> Any:
     """A dataclass field whose value goes through `check` when the part is made."""
     return dataclasses.field(metadata={"check": check}, **options)
 
 
-def static_field(check: Check, **options):
-    """A checked field that belongs to the structure, not to the numbers: another value compiles anew."""
+def static_field(check: Check, **options: Any) -> Any:
+    """A checked field that belongs to the structure, not to the numbers: JAX compiles again for another value."""
     return dataclasses.field(metadata={"check": check, "static": True}, **options)
 
 
-def traced(value) -> bool:
+def traced(value: object) -> bool:
     """Whether `value` is a JAX tracer, whose number is not known yet."""
     return isinstance(value, jax.core.Tracer)
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field, eqx.field))
 class _PartType(type(eqx.Module)):
-    """Makes parts; what does not fit their fields is refused by name."""
+    """Makes parts; arguments that do not fit the fields raise a `ProblemError` that names the field."""
 
-    def __call__(cls, *values, **named):
+    def __call__(cls, *values: Any, **named: Any) -> Any:
         try:
             return super().__call__(*values, **named)
         except TypeError as error:
@@ -56,7 +56,7 @@ class _PartType(type(eqx.Module)):
 
 
 def _misfit(cls: type, values: tuple, named: dict) -> ProblemError | None:
-    """The error of a field that a part has not got, that is missing or that was given twice."""
+    """The error of a field that is unknown, missing or given twice; None if the fields are fine."""
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # pyright: ignore[reportArgumentType]
     for name, value in named.items():
         if name not in fields:
@@ -88,7 +88,7 @@ class Part(eqx.Module, metaclass=_PartType):
     constructors: ClassVar[tuple[str, ...]] = ()
     """Class methods that a problem file may name, as in `kind = "two_layer.random"`."""
 
-    def __init_subclass__(cls, abstract: bool = False, **options):
+    def __init_subclass__(cls, abstract: bool = False, **options: Any):
         super().__init_subclass__(**options)
         if abstract:
             cls.kind = ""
@@ -108,8 +108,11 @@ class Part(eqx.Module, metaclass=_PartType):
     def validate(self) -> None:
         """Checks that involve several fields; called after each field has been checked."""
 
-    def to_dict(self) -> dict:
-        """Plain data (strings, numbers, lists, dictionaries) that `from_dict` turns back into this part."""
+    def to_dict(self) -> dict | str:
+        """Plain data (strings, numbers, lists, dictionaries) that `from_dict` turns back into this part.
+
+        A dictionary, or only a name for the parts that have no fields, such as the activation "erf".
+        """
         values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {"kind": self.kind} | {k: v for k, v in values.items() if v is not None}
 
@@ -117,34 +120,34 @@ class Part(eqx.Module, metaclass=_PartType):
     def from_dict(cls, values: dict, name: str, context: dict | None = None) -> "Part":
         """The part that plain data describes; `name` says where in the file it stands.
 
-        `kind` may name one of `constructors`; arguments of it that the file does not give are taken
-        from `context`.
+        `kind` may name one of `constructors`; arguments that the file does not give are then taken from `context`.
         """
         values = dict(values)
         _, _, constructor = values.pop("kind", cls.kind).partition(".")
         make = getattr(cls, constructor) if constructor else cls
         parameters = inspect.signature(make).parameters
-        given = {k: v for k, v in (context or {}).items() if constructor and k in parameters}
+        from_context = {k: v for k, v in (context or {}).items() if constructor and k in parameters}
         for key, value in values.items():
-            if key not in parameters or key in given:
-                known = parameters.keys() - given.keys()
+            if key not in parameters or key in from_context:
+                known = parameters.keys() - from_context.keys()
                 raise ProblemError(f"{name}.{key}", value, f"unknown key; {nearest(key, known)}")
         for key, parameter in parameters.items():
-            if parameter.default is parameter.empty and key not in values and key not in given:
+            required = parameter.default is parameter.empty
+            if required and key not in values and key not in from_context:
                 raise ProblemError(f"{name}.{key}", None, f"missing; {make.__name__} needs it")
-        return make(**values, **given)
+        return make(**values, **from_context)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
         names = (f.name for f in dataclasses.fields(self))
         return all(same(getattr(self, name), getattr(other, name)) for name in names)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(content_hash(self))
 
 
-def same(a, b) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two values of a field are equal."""
     if isinstance(a, np.ndarray | jax.Array) and isinstance(b, np.ndarray | jax.Array):
         return np.array_equal(a, b)
@@ -157,7 +160,7 @@ def content_hash(part: Part) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """Numbers, arrays and parts as plain data."""
     if isinstance(value, Part):
         return value.to_dict()

@@ -15,6 +15,7 @@ def field_paths(problem: Problem) -> list[str]:
 
 
 def _below(part: Part, name: str) -> Iterator[str]:
+    """The paths of the fields of a part whose own path is `name`."""
     for item in dataclasses.fields(part):
         value, path = getattr(part, item.name), f"{name}.{item.name}"
         yield path
@@ -23,7 +24,7 @@ def _below(part: Part, name: str) -> Iterator[str]:
 
 
 def check_paths(problem: Problem, paths: Sequence[str], name: str = "field") -> None:
-    """Refuse paths that the problem has not got, and a path below another one."""
+    """Refuse paths that are not fields of the problem, and a path that lies within another one."""
     known = field_paths(problem)
     for path in paths:
         if path not in known:
@@ -36,7 +37,7 @@ def check_paths(problem: Problem, paths: Sequence[str], name: str = "field") -> 
 def changed(problem: Problem, values: Mapping[str, Any]) -> Problem:
     """The problem with other values of some fields, all changed at once; checked as a new problem is."""
     check_paths(problem, list(values))
-    tree: dict = {}
+    tree: dict[str, Any] = {}
     for path, value in values.items():
         *words, last = path.split(".")
         branch = tree
@@ -47,13 +48,14 @@ def changed(problem: Problem, values: Mapping[str, Any]) -> Problem:
 
 
 class _New:
-    """A value in the tree of changes, apart from the dictionaries that are its branches."""
+    """A new value in the tree of changes; it tells values that are dictionaries from the branches of the tree."""
 
     def __init__(self, value: Any):
         self.value = value
 
 
-def _rebuilt(part: Any, tree: dict) -> Any:
+def _rebuilt(part: Any, tree: dict[str, Any]) -> Any:
+    """The part with the new values of the tree."""
     values = {
         name: branch.value if isinstance(branch, _New) else _rebuilt(getattr(part, name), branch)
         for name, branch in tree.items()

@@ -11,17 +11,20 @@ from learndyn.problem.part import field
 from learndyn.problem.supplies import Supply
 
 
-def _one_or_two_axes(value, name):
+def _one_or_two_axes(value: Any, name: str) -> np.ndarray:
     """A list of numbers (one output) or a matrix with a column for each output."""
     return array(2 if np.ndim(value) == 2 else 1)(value, name)
 
 
 class Points(Supply):
-    """Your own examples: `inputs` x_μ (points × dimension) and `targets` y_μ (points, or points × outputs).
+    """Your own examples: P points with inputs x_μ in D dimensions and targets y_μ with C outputs.
 
-    `test_inputs` are predicted but not trained on; `test_targets`, if given, make the test loss. Networks see the
-    inputs only through the Gram matrix K_μα = x_μ·x_α/dimension, which may be given instead as `gram`: over all
-    points, the trained ones first.
+    - `inputs` (x_μ): an array P × D.
+    - `targets` (y_μ): an array of length P, or P × C.
+    - `test_inputs`: inputs that are predicted but not trained on, with D columns. None unless given.
+    - `test_targets`: the targets of the test points; the test loss needs them. None unless given.
+    - `gram` (K_μα = x_μ·x_α/D): the Gram matrix of all points, the trained ones first, instead of `inputs` and
+      `test_inputs`. Networks see the inputs only through it.
     """
 
     constructors = ("random",)
@@ -32,15 +35,19 @@ class Points(Supply):
     test_targets: Any = field(optional(_one_or_two_axes), default=None)
     gram: Any = field(optional(array(2)), default=None)
 
-    def validate(self):
+    def validate(self) -> None:
         if self.targets is None:
-            raise ProblemError("Points.targets", None, "missing; one for each trained point")
+            raise ProblemError(
+                "Points.targets", None, "missing; give one target for each trained point"
+            )
         exclusive(self, inputs=self.inputs, gram=self.gram)
         exclusive(self, test_inputs=self.test_inputs, gram=self.gram)
         if self.gram is not None:
             self._check_gram()
         elif self.inputs is None:
-            raise ProblemError("Points.inputs", None, "missing; give inputs, or their gram matrix")
+            raise ProblemError(
+                "Points.inputs", None, "missing; give inputs, or their Gram matrix as gram"
+            )
         elif len(self.inputs) != len(self.targets):
             allowed = f"must have one row per target ({len(self.targets)}); its shape is {self.inputs.shape}"
             raise ProblemError("Points.inputs", self.inputs, allowed)
@@ -51,12 +58,12 @@ class Points(Supply):
             tested = self.total - self.trained
             shape = (tested, *self.targets.shape[1:])
             if self.test_targets.shape != shape:
-                allowed = f"must have the shape {shape}: one for each test point, with as many outputs as targets"
+                allowed = f"must have the shape {shape}: a row for each test point, with as many outputs as targets"
                 raise ProblemError("Points.test_targets", self.test_targets, allowed)
 
-    def _check_gram(self):
+    def _check_gram(self) -> None:
         if self.gram.shape[0] != self.gram.shape[1] or len(self.gram) < len(self.targets):
-            allowed = f"must be square with a row for each of the {len(self.targets)} targets, test points after them"
+            allowed = f"must be square, with rows for the {len(self.targets)} targets and, after them, the test points"
             raise ProblemError(
                 "Points.gram", self.gram, f"{allowed}; its shape is {self.gram.shape}"
             )
@@ -85,14 +92,14 @@ class Points(Supply):
         return 1 if self.targets.ndim == 1 else self.targets.shape[1]
 
     def kernel(self) -> np.ndarray:
-        """K_μα = x_μ·x_α/dimension over all points, the trained ones first."""
+        """K_μα = x_μ·x_α/D over all points, the trained ones first."""
         if self.gram is not None:
             return self.gram
         x = self.all_inputs()
         return x @ x.T / x.shape[1]
 
     def all_inputs(self) -> np.ndarray:
-        """The inputs of all points (total × dimension), trained first; with a Gram matrix, some that have it."""
+        """The inputs of all points (total × D), trained first; if `gram` is given, inputs with this Gram matrix."""
         if self.gram is not None:
             return covariance_root(self.gram) * np.sqrt(self.total)
         if self.test_inputs is None:

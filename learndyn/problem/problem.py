@@ -35,7 +35,7 @@ class Problem(Part):
     data: Any = field(part(Supply))
     training: Any = field(part(Training))
 
-    def validate(self):
+    def validate(self) -> None:
         # A bound method of a module takes longer to make than most checks to run.
         type(self.network).check(self.network, self.data)
         for review in _reviews:
@@ -51,7 +51,7 @@ class Problem(Part):
         """SHA-256 of the content, as hexadecimal digits."""
         return content_hash(self)
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         return {
             "network": self.network.to_dict(),
             "data": self.data.to_dict(),
@@ -59,7 +59,9 @@ class Problem(Part):
         }
 
     @classmethod
-    def from_dict(cls, values: dict, name: str = "problem", context=None) -> "Problem":
+    def from_dict(
+        cls, values: dict, name: str = "problem", context: dict | None = None
+    ) -> "Problem":
         """The problem that plain data (a parsed problem file) describes."""
         load_other_packages()  # they bring kinds of their own
         sections = {"data": Supply, "network": Network, "training": Training}
@@ -107,7 +109,7 @@ class Problem(Part):
 
 
 def _context(parts: dict[str, Part]) -> dict[str, Part]:
-    """What constructors of later parts may use of earlier ones: `TwoLayer.random` needs the teacher."""
+    """Arguments for constructors of later parts that come from earlier ones: `TwoLayer.random` needs the teacher."""
     task = getattr(parts.get("data"), "task", None)
     return {"teacher": task} if isinstance(task, Teacher) else {}
 
@@ -116,6 +118,6 @@ _reviews: list[Callable[[Problem], None]] = []
 
 
 def review(check: Callable[[Problem], None]) -> Callable[[Problem], None]:
-    """Have every new problem pass `check`, which raises `ProblemError`. Those who know the theories call this."""
+    """Call `check`, which may raise `ProblemError`, for every new problem; `core.theory` registers its check here."""
     _reviews.append(check)
     return check

@@ -22,12 +22,16 @@ class Covariance(Part, abstract=True):
 
 
 class Spectrum(Covariance):
-    """Eigenvalues λ_k and target coefficients w*_k, one for each mode; for several outputs a row for each."""
+    """A spectrum given mode by mode.
+
+    - `eigenvalues` (λ_k): one for each mode, at least 0 and not all zero.
+    - `coefficients` (w*_k): of the target, one for each mode; for several outputs, a row for each output.
+    """
 
     eigenvalues: np.ndarray = field(array(1, minimum=0))
     coefficients: np.ndarray = field(lambda value, name: array(np.ndim(value) or 1)(value, name))
 
-    def validate(self):
+    def validate(self) -> None:
         modes = len(self.eigenvalues)
         if not self.eigenvalues.any():
             raise ProblemError("Spectrum.eigenvalues", self.eigenvalues, "must have a positive sum")
@@ -35,21 +39,23 @@ class Spectrum(Covariance):
             allowed = f"must have one entry per eigenvalue ({modes}) for each output"
             raise ProblemError("Spectrum.coefficients", self.coefficients, allowed)
 
-    def arrays(self):
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         return self.eigenvalues, np.atleast_2d(self.coefficients)
 
 
 class PowerLaw(Covariance):
     """λ_k = k^(−capacity) and w*_k² λ_k = k^(−capacity·source − 1) for k = 1 … modes (w*_k > 0).
 
-    In a linear model the loss falls as t^(−source); a source below 1 is a hard task.
+    - `capacity`: the exponent of the eigenvalues, above 1.
+    - `source` (β): the loss of a linear model falls as t^(−source). Above 0; a source below 1 is a hard task.
+    - `modes`: the number of modes.
     """
 
     capacity: float = field(number(above=1))
     source: float = field(number(above=0))
     modes: int = field(whole(1))
 
-    def arrays(self):
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         k = np.arange(1.0, self.modes + 1)
         eigenvalues = k**-self.capacity
         return eigenvalues, np.sqrt(k ** (-self.capacity * self.source - 1) / eigenvalues)[None]

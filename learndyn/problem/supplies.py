@@ -21,8 +21,8 @@ class Supply(Part, abstract=True):
 class Population(Supply):
     """Infinitely many examples of a `task`: the gradient is the expectation over all of them.
 
-    `noise` (σ, 0 unless given) is the standard deviation of the Gaussian noise of the labels. It does not enter the
-    dynamics.
+    - `noise` (σ): standard deviation of the Gaussian noise of the labels. It does not affect the dynamics. 0 unless
+      given.
     """
 
     task: Task = field(part(Task))
@@ -57,7 +57,7 @@ class Dataset(Supply):
     - `noise` (σ): standard deviation of the Gaussian noise of the labels. 0 unless given.
     - `ratio` (P/D; α or γ in the papers): examples per input dimension.
     - `examples` (P): the number of examples, instead of `ratio`.
-    - `batch` (B): examples in a step, taken in turn; it divides `examples`. All of them unless given.
+    - `batch` (B): examples in a step, taken in turn; it must divide `examples`. All of them unless given.
     """
 
     task: Task = field(part(Task))
@@ -69,7 +69,9 @@ class Dataset(Supply):
     def validate(self) -> None:
         exclusive(self, ratio=self.ratio, examples=self.examples)
         if self.ratio is None and self.examples is None:
-            allowed = "missing; give ratio (examples per input dimension) or examples (how many)"
+            allowed = (
+                "missing; give ratio (examples per input dimension) or examples (their number)"
+            )
             raise ProblemError("Dataset.ratio", None, allowed)
         if self.batch is not None and (self.examples is None or self.examples % self.batch):
             allowed = f"must divide the number of examples, {self.examples}"

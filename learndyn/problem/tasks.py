@@ -1,8 +1,10 @@
 """What is to be learnt: tasks. A supply (`supplies.py`) says how examples of a task arrive."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from learndyn.errors import ProblemError
 from learndyn.problem.activations import Activation, as_activation
@@ -16,7 +18,7 @@ class Task(Part, abstract=True):
     """Base of the tasks."""
 
 
-def settle_readout(network, units: int) -> None:
+def settle_readout(network: Any, units: int) -> None:
     """Set the readout of a network or teacher to ones unless it was given, with one entry per unit."""
     readout = network.readout
     if readout is None:
@@ -27,10 +29,16 @@ def settle_readout(network, units: int) -> None:
     object.__setattr__(network, "readout", readout)
 
 
-class Teacher(Task):
-    """A fixed two-layer network that labels Gaussian inputs: y = Σ_n v*_n g(ρ_n), ρ_n = w*_n·x/√N.
+Nonlinearity = Activation | str | dict | Callable
+"""An activation, its name, its plain data, or a function of one number."""
 
-    Only its overlaps T_nm = w*_n·w*_m/N matter (symbol T, M×M), and its readout v* (ones unless given).
+
+class Teacher(Task):
+    """A fixed two-layer network of M units that labels Gaussian inputs: y = Σ_n v*_n g(ρ_n), ρ_n = w*_n·x/√N.
+
+    - `activation` (g): an activation, or the name of one.
+    - `T` (T_nm = w*_n·w*_m/N): the overlaps of its weights, M × M. Nothing else about the weights matters.
+    - `readout` (v*): M numbers. Ones unless given.
     """
 
     constructors = ("orthonormal", "random")
@@ -39,7 +47,7 @@ class Teacher(Task):
     T: np.ndarray = field(array(2))
     readout: Any = field(optional(array(1)), default=None)
 
-    def validate(self):
+    def validate(self) -> None:
         if self.T.shape[0] != self.T.shape[1]:
             raise ProblemError("Teacher.T", self.T, f"must be square; it has shape {self.T.shape}")
         semidefinite("Teacher.T", self.T)
@@ -51,19 +59,30 @@ class Teacher(Task):
         return self.T.shape[0]
 
     @classmethod
-    def orthonormal(cls, activation, hidden: int, readout=None) -> "Teacher":
+    def orthonormal(
+        cls, activation: Nonlinearity, hidden: int, readout: ArrayLike | None = None
+    ) -> "Teacher":
         """M units with orthogonal weights of length √N: T = 1."""
         M = whole(1)(hidden, "Teacher.hidden")
         return cls(activation, np.eye(M), readout)
 
     @classmethod
-    def from_weights(cls, activation, weights, readout=None) -> "Teacher":
+    def from_weights(
+        cls, activation: Nonlinearity, weights: ArrayLike, readout: ArrayLike | None = None
+    ) -> "Teacher":
         """The teacher with these weights, an M×N array."""
         W = array(2)(weights, "Teacher.weights")
         return cls(activation, W @ W.T / W.shape[1], readout)
 
     @classmethod
-    def random(cls, activation, hidden: int, size: int, seed: int = 0, readout=None) -> "Teacher":
+    def random(
+        cls,
+        activation: Nonlinearity,
+        hidden: int,
+        size: int,
+        seed: int = 0,
+        readout: ArrayLike | None = None,
+    ) -> "Teacher":
         """Weights drawn from N(0, 1) in `size` dimensions (N); T is then close to 1, not equal to it."""
         M = whole(1)(hidden, "Teacher.hidden")
         N = whole(M)(size, "Teacher.size")
@@ -81,27 +100,31 @@ class LinearMap(Task):
     spectrum: Covariance | None = field(optional(part(Covariance)), default=None)
 
 
-def _times(value, name: str) -> tuple[tuple[float, ...], ...]:
+def _times(value: Any, name: str) -> tuple[tuple[float, ...], ...]:
     """A list of times, or a list of such lists, as a tuple of tuples in increasing order."""
     allowed = "must be a list of increasing times above 0, or a list of such lists, used in turn"
     try:
         times = list(value)
-        lists = times if all(np.iterable(some) for some in times) else [times]
-        found = tuple(tuple(number(above=0)(t, name) for t in some) for some in lists)
+        lists = times if all(np.iterable(item) for item in times) else [times]
+        checked = tuple(tuple(number(above=0)(t, name) for t in row) for row in lists)
     except (ProblemError, TypeError):
         raise ProblemError(name, value, allowed) from None
-    if not found or not all(found) or any(list(t) != sorted(set(t)) for t in found):
+    if not checked or not all(checked) or any(list(t) != sorted(set(t)) for t in checked):
         raise ProblemError(name, value, allowed)
-    return found
+    return checked
 
 
 class Observations(Part):
-    """When and how much of a trajectory is seen: its loss is Σ_o (w/2) Σ_i ε_io (y_i − x_i)², over observation times o.
+    """When a trajectory is observed, and how much of it.
 
-    `times` are times of the student's flow (and the same fractions of the teacher's), or several lists of times, of
-    which training steps use one after the other, again and again: times that are missing in a list are masked. A
-    component is seen (ε = 1) with probability `visible` (ρ); the `mask` is drawn anew in each training step, for every
-    "observation" or once for the whole "trajectory". `weight` (w) is that of every observation.
+    Its loss is Σ_o (w/2) Σ_i ε_io (y_i − x_i)², where o runs over the observation times and i over the components.
+
+    - `times`: times of the student's flow, and the same fractions of the teacher's. Or several lists of times:
+      training steps use one list after the other, again and again, and the times missing from a list are masked.
+    - `visible` (ρ): the probability that a component is seen, ε = 1. 1 unless given.
+    - `mask`: whether ε is drawn for every "observation", or once for the whole "trajectory"; in both cases anew in
+      each training step. "observation" unless given.
+    - `weight` (w): the weight of every observation. 1 unless given.
     """
 
     times: Any = static_field(_times)
@@ -109,9 +132,11 @@ class Observations(Part):
     mask: str = static_field(choice("observation", "trajectory"), default="observation")
     weight: float = field(number(above=0), default=1.0)
 
-    def to_dict(self):
-        times = [list(some) for some in self.times]
-        return super().to_dict() | {"times": times[0] if len(times) == 1 else times}
+    def to_dict(self) -> dict:
+        times = [list(row) for row in self.times]
+        plain = super().to_dict()
+        assert isinstance(plain, dict)
+        return plain | {"times": times[0] if len(times) == 1 else times}
 
 
 class TeacherFlow(Task):

@@ -11,15 +11,23 @@ class Training(Part, abstract=True):
 
 
 class GradientDescent(Training):
-    """Gradient descent, stochastic where the data say so.
+    """Gradient descent; stochastic if the data arrive in batches.
 
-    Its length is `steps`, or `time` where the theory measures training in time; the network's page says which, and how
-    the rate of the finite network follows from `learning_rate` (η). `readout_learning_rate` (η_v) is the rate of a
-    trained readout, equal to `learning_rate` unless given. `momentum` (β) and `weight_decay` (λ) act as
-    B ← βB − η·gradient, W ← (1 − ηλ) W + B. `noise` (τ) is the temperature of Langevin noise √(2ητ)ζ added to every
-    weight at every step. `loss` says whether the loss of several examples is their mean or sum, and `criterion` what
-    the loss of one is: squared, ½(y − f)²; logistic, log(1 + e^(−yf)) with y = ±1; or cross_entropy,
-    −Σ_c y_c log softmax(f)_c with y the probabilities of the classes.
+    A step changes every weight W and its momentum buffer B: B ← βB − η·gradient, W ← (1 − ηλ) W + B.
+
+    - `learning_rate` (η): a number or a schedule. The network's page says how the rate of the finite network follows
+      from it.
+    - `steps`: the length of training as a number of steps.
+    - `time`: the length of training as a time. Give either `steps` or `time`; the network's page says which one.
+    - `momentum` (β): at least 0 and below 1. 0 unless given.
+    - `weight_decay` (λ): at least 0. 0 unless given.
+    - `noise` (τ): temperature of the Langevin noise √(2ητ)ζ that is added to every weight at every step. 0 unless
+      given.
+    - `readout_learning_rate` (η_v): the rate of a trained readout, a number or a schedule. Equal to `learning_rate`
+      unless given.
+    - `loss`: whether the loss of several examples is their "mean" or their "sum". "mean" unless given.
+    - `criterion`: the loss of one example. "squared", ½(y − f)², unless given; or "logistic", log(1 + e^(−yf)) with
+      y = ±1; or "cross_entropy", −Σ_c y_c log softmax(f)_c with y the probabilities of the classes.
     """
 
     learning_rate: float | Schedule = field(rate_or_schedule)
@@ -32,10 +40,12 @@ class GradientDescent(Training):
     loss: str = field(choice("mean", "sum"), default="mean")
     criterion: str = field(choice("squared", "logistic", "cross_entropy"), default="squared")
 
-    def validate(self):
+    def validate(self) -> None:
         if (self.steps is None) == (self.time is None):
-            given = {"steps": self.steps, "time": self.time}
-            raise ProblemError("GradientDescent.steps, time", given, "give exactly one of the two")
+            lengths = {"steps": self.steps, "time": self.time}
+            raise ProblemError(
+                "GradientDescent.steps, time", lengths, "give exactly one of the two"
+            )
 
     def breakpoints(self, end: float) -> list[float]:
         """The times before `end` at which one of the rates is not smooth."""

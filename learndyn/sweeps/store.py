@@ -1,8 +1,8 @@
 """A folder of finished points, each a file that is whole or not there.
 
-The name of a file is the key of its task, so that a point is found again by whoever asks the same of the same version,
-and writing it twice does no harm. Writers put it there under another name first and rename it, which the operating
-system does at once: any number of processes may share a store, and a killed one leaves at most a temporary file behind.
+The name of a file is the key of its job, so that the same question to the same version finds the point again, and
+writing it twice does no harm. A file is written under a temporary name and then renamed, which the operating system
+does at once: any number of processes may share a store, and one that is killed leaves at most a temporary file behind.
 """
 
 import contextlib
@@ -14,13 +14,14 @@ from learndyn.files import writable_folder
 
 
 class Store:
-    """Results by key, in a folder. `damaged` counts entries that were found broken and put aside."""
+    """Results by key, in a folder. `damaged` counts the entries that were broken and were put aside."""
 
     def __init__(self, folder: str | Path):
         self.folder = writable_folder(folder)
         self.damaged = 0
 
     def path(self, key: str) -> Path:
+        """The file of this key."""
         return self.folder / key[:2] / f"{key}.point"
 
     def get(self, key: str) -> Point | None:
@@ -29,7 +30,7 @@ class Store:
         return load_point(path, lambda: self._put_aside(path))
 
     def put(self, key: str, point: Point) -> None:
-        """Write a point, at once and whole."""
+        """Write a point; a crash never leaves half a file."""
         path = self.path(key)
         try:
             path.parent.mkdir(exist_ok=True)
@@ -38,7 +39,7 @@ class Store:
         save_point(path, point)
 
     def _put_aside(self, path: Path) -> None:
-        """Out of the way, but not deleted: its owner may want to know what happened."""
+        """Rename a damaged file instead of deleting it: its owner may want to know what happened."""
         self.damaged += 1
         # Another process may have found it too.
         with contextlib.suppress(FileNotFoundError):

@@ -189,8 +189,8 @@ def test_rates_over_a_field_are_those_of_the_single_problems_with_labels():
     [
         ("network.widht", [1.0], "did you mean 'network.width'"),
         ("width", [1.0], "network.width"),
-        ("training.learning_rate", [1.0], "no field to vary"),
-        ("network.kind", ["deep_linear"], "no field to vary"),
+        ("training.learning_rate", [1.0], "cannot be varied"),
+        ("network.kind", ["deep_linear"], "is not a field"),
         ("network.width", [1.0, -1.0], "DeepLinear.width = -1.0"),
         ("network.parameterization", ["mup", "mupp"], "must be one of 'mup', 'ntk'"),
         ("network.width", [[1.0, 2.0]], "single number or word"),

@@ -71,7 +71,7 @@ def test_new_replaces_a_file_only_when_told_to(learndyn, tmp_path):
     kind = theories()[0].name
     outcome = learndyn("new", kind, "-o", path)
     assert outcome.exit_code == 2
-    assert "is there already" in outcome.stderr
+    assert "already exists" in outcome.stderr
     assert path.read_text(encoding="utf-8") == "precious"
     assert learndyn("new", kind, "-o", path, "--force").exit_code == 0
     assert "[network]" in path.read_text(encoding="utf-8")

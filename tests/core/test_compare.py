@@ -354,7 +354,7 @@ def test_solutions_that_cannot_be_compared_are_refused_with_the_reason():
     with pytest.raises(CannotCompare, match="no observable in common"):
         compare(theory, other)
     lost = Solution(runs.data, PROBLEM, {"kind": "simulation"})
-    with pytest.raises(CannotCompare, match="no size"):
+    with pytest.raises(CannotCompare, match="do not state their size"):
         compare(theory, lost)
     assert compare(theory, lost, finite_size=0).agrees
     flat = Solution(runs.data.isel(teacher=0), PROBLEM, runs.evidence)

@@ -75,7 +75,7 @@ def test_some_observables_are_kept_with_their_errors_and_batches():
     [
         ({"other": np.zeros(4)}, "no observable 'other'"),
         ({"loss": np.zeros((4, 1))}, "has the shape"),
-        ({"loss": np.zeros(3)}, "has 3 states of 4"),
+        ({"loss": np.zeros(3)}, "has only 3 of 4 states"),
     ],
 )
 def test_arrays_that_do_not_fit_the_table_are_refused(arrays, words):

@@ -159,8 +159,8 @@ def test_a_second_solution_that_fails_is_reported_and_not_raised():
 def test_the_sentence_has_the_rate_and_the_time_with_the_symbol_of_the_size():
     (text,) = checked(Toy(1.5))["warnings"]
     assert text == (
-        "the start is exactly symmetric (a = 0), and the limit stays so for ever; finite networks leave it at a rate "
-        "of 0.5 per unit of time, after about ln N/(2·0.5) = 1 ln N (6.91 at N = 1000)"
+        "the start is exactly symmetric (a = 0), and the limit stays symmetric for ever; finite networks leave it at a "
+        "rate of 0.5 per unit of time, after about ln N/(2·0.5) = 1 ln N (6.91 at N = 1000)"
     )
 
 

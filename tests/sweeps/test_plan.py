@@ -16,14 +16,14 @@ from learndyn.core.theory import theory_for
 from learndyn.errors import NoTheory, ProblemError
 from learndyn.sweeps import plan
 from learndyn.sweeps.plan import (
+    Job,
     Runs,
-    Task,
     axes_of,
     can_be_stored,
+    jobs_of,
     labels_of,
     problems_of,
     runs_of,
-    tasks_of,
 )
 from tests import problems
 
@@ -43,7 +43,7 @@ def task(problem=None, method=None, save_at=None, seed=0, runs=None, observables
     problem = problem or linear()
     method = method or ld.Rows()
     record = Record.of(problem.training, save_at)
-    return Task(problem, theory_for(problem), method, record, seed, runs, observables)
+    return Job(problem, theory_for(problem), method, record, seed, runs, observables)
 
 
 def axes(over, problem=None):
@@ -143,7 +143,7 @@ def test_a_value_refused_at_one_point_is_refused_before_any_other_is_made():
 def test_each_point_has_a_task_for_its_theory_and_one_for_its_runs():
     problems = problems_of(linear(), axes({"network.skip": [None, 1.0]}))
     runs = runs_of(20, linear())
-    found = tasks_of(problems, None, None, 0, True, runs, ["test_loss"])
+    found = jobs_of(problems, None, None, 0, True, runs, ["test_loss"])
     assert [(index, t.runs is None) for index, t in found] == [
         ((0,), True),
         ((0,), False),
@@ -159,12 +159,12 @@ def test_each_point_has_a_task_for_its_theory_and_one_for_its_runs():
 def test_a_method_of_another_theory_and_a_problem_without_one_are_refused():
     problems = problems_of(linear(), axes({"network.richness": [1.0]}))
     with pytest.raises(ProblemError, match="method"):
-        tasks_of(problems, ld.OrderParameterODE(), None, 0, True, None, None)
+        jobs_of(problems, ld.OrderParameterODE(), None, 0, True, None, None)
     without = ld.Problem(
         ld.Wide(1, "tanh"), ld.Stream(ld.LinearMap()), ld.GradientDescent(0.1, steps=3)
     )
     with pytest.raises(NoTheory):
-        tasks_of(np.array([without], dtype=object), None, None, 0, True, None, None)
+        jobs_of(np.array([without], dtype=object), None, None, 0, True, None, None)
 
 
 def test_simulations_are_a_size_or_a_table():
@@ -248,11 +248,11 @@ def test_the_same_problem_has_the_same_key_in_another_process():
         import sys
         import learndyn as ld
         from learndyn.core.record import Record
-        from learndyn.sweeps.plan import Runs, Task
+        from learndyn.sweeps.plan import Runs, Job
         problem = ld.Problem.from_text(sys.stdin.read())
         for runs in (None, Runs(20, 2, 0, ld.Descent())):
             record = Record.of(problem.training, [0, 5])
-            print(Task(problem, None, ld.Rows(), record, 3, runs, ("test_loss",)).key)
+            print(Job(problem, None, ld.Rows(), record, 3, runs, ("test_loss",)).key)
     """
     found = subprocess.run(
         [sys.executable, "-c", code],

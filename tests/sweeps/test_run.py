@@ -1,4 +1,4 @@
-"""Computing tasks: problems of one shape in one call give what each gives alone, and the ways to compute."""
+"""Computing jobs: problems of one shape in one call give what each gives alone, and the ways to compute."""
 
 import time
 from functools import partial
@@ -15,7 +15,7 @@ from learndyn.families.two_layer.online.solve import OrderParameterODE
 from learndyn.numerics.precision import float64
 from learndyn.problem.paths import changed
 from learndyn.sweeps import run
-from learndyn.sweeps.plan import Runs, Task
+from learndyn.sweeps.plan import Job, Runs
 from learndyn.sweeps.run import _ways, compute, compute_together, run_all, shape_of
 from tests import problems
 from tests.fakes import decay, number_of, told_apart
@@ -31,7 +31,7 @@ deep = partial(
 
 def task(problem, method=None, runs=None, save_at=None, observables=None):
     theory, record = theory_for(problem), Record.of(problem.training, save_at)
-    return Task(problem, theory, method or theory.methods[0](), record, 0, runs, observables)
+    return Job(problem, theory, method or theory.methods[0](), record, 0, runs, observables)
 
 
 def tasks(problems, save_at=6):

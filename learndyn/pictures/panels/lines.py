@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
 
 from learndyn.pictures.panels.marks import (
     NEUTRAL,
@@ -30,7 +32,7 @@ from learndyn.pictures.plotting import (
 )
 
 POINTS = 12
-"""About so many points of every simulated curve are drawn."""
+"""About how many points of every simulated curve are drawn."""
 
 
 def draw_curves(
@@ -39,15 +41,15 @@ def draw_curves(
     """Learning curves, one for each value of `field`, in one panel for each of `parts`."""
     hues = Hues(field)
     handles: dict[str, Any] = {}
-    drawn: list[tuple] = []
+    drawn: list[tuple[Axes, Side, ColorType]] = []
     axis = parts[0].axis or ""
     time = parts[0].sides[0].values[axis]
     for panel, part, title in zip(panels, parts, titles, strict=True):
         part = part.ordered(field.name, axis)
         for number, index in enumerate(field.order):
-            one = part.map(lambda array, k=index: array[k])
-            for side in one.sides:
-                dots = side is one.runs and one.theory is not None
+            measurement = part.map(lambda array, k=index: array[k])
+            for side in measurement.sides:
+                dots = side is measurement.runs and measurement.theory is not None
                 _curve(panel, time.values, side, hues[number], dots, handles)
                 drawn.append((panel, side, hues[number]))
         finish_panel(panel, title, xlabel=words_of(time, axis))
@@ -71,7 +73,14 @@ def draw_curves(
     add_legend(panels, word_entries(field, hues) | handles, min(2 + len(panels), 4))
 
 
-def _curve(panel: Axes, times, side: Side, colour, dots: bool, handles: dict) -> None:
+def _curve(
+    panel: Axes,
+    times: Float[np.ndarray, " T"],
+    side: Side,
+    colour: ColorType,
+    dots: bool,
+    handles: dict[str, Any],
+) -> None:
     """One curve, as `dots` or as a line."""
     values, there = side.finite, np.flatnonzero(np.isfinite(side.values.values))
     if not len(there):
@@ -87,7 +96,13 @@ def _curve(panel: Axes, times, side: Side, colour, dots: bool, handles: dict) ->
         draw_band(panel, times, side, colour, handles)
 
 
-def _end(panel: Axes, times, side: Side, colour, handles: dict) -> None:
+def _end(
+    panel: Axes,
+    times: Float[np.ndarray, " T"],
+    side: Side,
+    colour: ColorType,
+    handles: dict[str, Any],
+) -> None:
     """A cross where a curve diverged, or on the upper edge if it left the panel before."""
     there = np.flatnonzero(np.isfinite(side.values.values))
     if not len(there):
@@ -99,7 +114,7 @@ def _end(panel: Axes, times, side: Side, colour, handles: dict) -> None:
     handles["diverged"] = Line2D([], [], color=NEUTRAL, **look)
 
 
-def _limits(panels: list[Axes], times, sides: list[Side]) -> None:
+def _limits(panels: list[Axes], times: Float[np.ndarray, " T"], sides: list[Side]) -> None:
     """Scales for all panels; curves on their way to infinity must not press the others onto the axis."""
     diverged = any(bool(side.diverged) for side in sides)
     tame = [side.finite[:1] if bool(side.diverged) else side.finite for side in sides]
@@ -119,9 +134,9 @@ def draw_line(panel: Axes, final: Measured, label: str, x: Places, field: Places
     handles: dict[str, Any] = {}
     drawn = []
     for number, index in enumerate(field.order if field else [None]):
-        one = final if index is None else final.map(lambda array, k=index: array[k])
-        one = one.map(lambda array: array[x.order])
-        for side in one.sides:
+        measurement = final if index is None else final.map(lambda array, k=index: array[k])
+        measurement = measurement.map(lambda array: array[x.order])
+        for side in measurement.sides:
             usual = RUNS_COLOUR if side.seeds else THEORY_COLOUR
             colour = usual if hues is None else hues[number]
             entry = usual if hues is None else NEUTRAL
@@ -130,7 +145,9 @@ def draw_line(panel: Axes, final: Measured, label: str, x: Places, field: Places
                 handles[runs_text(side)] = dot_entry(entry)
             else:
                 # Words have no order in which a line could join them.
-                mark = "." if not x.numbers or (len(x.at) <= FEW and one.runs is None) else ""
+                mark = (
+                    "." if not x.numbers or (len(x.at) <= FEW and measurement.runs is None) else ""
+                )
                 look = {"ls": "-" if x.numbers else "", "marker": mark, **THEORY_LINE}
                 panel.plot(x.at, side.finite, color=colour, **look)
                 handles["theory"] = Line2D([], [], color=entry, **look)

@@ -88,8 +88,10 @@ def draw_best(panels: list[Axes], final: Measured, label: str, x: Places, over: 
     add_legend(panels, handles, 1)
 
 
-def _best_of(panels: list[Axes], side: Side, x: Places, over: Places, handles: dict) -> np.ndarray:
-    """Draw the best values by the theory or by runs; the smallest values of the observable."""
+def _best_of(
+    panels: list[Axes], side: Side, x: Places, over: Places, handles: dict[str, Any]
+) -> np.ndarray:
+    """Draw the best values by the theory or by runs; returns the smallest values of the observable."""
     # Smaller marks lie on top of larger ones, where theory and runs agree.
     colour, mark, size = (RUNS_COLOUR, "s", 4) if side.seeds else (THEORY_COLOUR, "o", 6.5)
     rows = np.flatnonzero(np.isfinite(side.finite).any(axis=1))
@@ -115,6 +117,6 @@ def _best_of(panels: list[Axes], side: Side, x: Places, over: Places, handles: d
 
 
 def _middle_of_least(values: np.ndarray) -> int:
-    """The index of the smallest value; of the middle one, where neighbours are equally small."""
+    """The index of the smallest value; if several are equally small, of the middle one."""
     least = np.flatnonzero(values == np.nanmin(values))
     return int(least[(len(least) - 1) // 2])

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from learndyn.pictures.plotting import COLOURS
 
 FEW = 8
-"""Up to so many values have a tick each."""
+"""Up to this number, every value has a tick."""
 SHADES = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, 256)))
 """Without the yellow end of viridis, on which a thin line can hardly be seen."""
 
@@ -126,7 +126,8 @@ class Hues:
             self.places.put_on(bar.ax, "y")
 
 
-def _text(value) -> str:
+def _text(value: object) -> str:
+    """A value as the picture shows it; numbers have four digits."""
     if not isinstance(value, int | float):
         return str(value)
     return f"{value:.4g}".replace("inf", "∞")

@@ -17,9 +17,11 @@ ROUNDING = 1e-13
 class Side:
     """An observable by the theory, or by runs (`seeds` of them).
 
-    `values`, the mean over the seeds for runs, and their standard `error`, or None, are arrays over swept axes and
-    the step or time. `diverged` and `failed` say of every point whether training diverged there, and whether nothing
-    could be computed.
+    - `values`: an array over the swept axes and the step or time; for runs, the mean over the seeds.
+    - `error`: the standard error of the values, or None.
+    - `diverged`: for every point, whether training diverged.
+    - `failed`: for every point, whether computing it failed.
+    - `seeds`: the number of runs; 0 for the theory.
     """
 
     values: xr.DataArray
@@ -45,7 +47,7 @@ class Side:
         """The standard errors, NaN where they are infinite."""
         return None if self.error is None else _finite(self.error.values)
 
-    def reason(self, *index) -> str:
+    def reason(self, *index: int | np.integer) -> str:
         """Why a point has no value."""
         if self.failed.values[index]:
             return "failed"
@@ -66,7 +68,7 @@ class Measured:
 
     @property
     def sides(self) -> list[Side]:
-        """What there is; the theory comes first."""
+        """The theory and the runs, as far as they exist; the theory comes first."""
         return [side for side in (self.theory, self.runs) if side is not None]
 
     def map(self, change: Callable[[xr.DataArray], xr.DataArray]) -> "Measured":
@@ -77,8 +79,8 @@ class Measured:
     def lifted(self) -> "Measured":
         """The same with values that vanish up to rounding raised to the size of rounding errors.
 
-        A loss that has fallen to zero has a place on a logarithmic axis then. Where an observable can be negative,
-        nothing is changed.
+        A loss that has fallen to zero then has a place on a logarithmic axis. If an observable can be negative, nothing
+        is changed.
         """
         values = np.concatenate([side.finite.ravel() for side in self.sides])
         if not (values[np.isfinite(values)] >= -self.rounding).all():
@@ -102,7 +104,7 @@ class Measured:
         axis = self.axis
         if axis is None:
             if at is not None:
-                allowed = "must be None: the observable depends on no step or time"
+                allowed = "must be None, because the observable does not depend on the step or time"
                 raise ProblemError("at", at, allowed)
             return self, ""
         times = self.sides[0].values[axis].values
@@ -139,18 +141,19 @@ def measured(data: xr.Dataset, name: str) -> Measured:
                 keep_attrs=True,
             )
         runs = Side(mean, error if count > 1 else None, *_ends(data, "_runs"), count)
-    found = Measured(theory, runs, None)
-    dims = found.sides[0].values.dims
+    both = Measured(theory, runs, None)
+    dims = both.sides[0].values.dims
     axis = next((axis for axis in ("time", "step") if axis in dims), None)
     if axis is None:
-        return found
-    starts = [np.abs(_at_index(side.values, axis, 0).values) for side in found.sides]
+        return both
+    starts = [np.abs(_at_index(side.values, axis, 0).values) for side in both.sides]
     known = np.concatenate([start[np.isfinite(start)] for start in starts])
-    return dataclasses.replace(found, axis=axis, rounding=ROUNDING * known.max(initial=0.0))
+    return dataclasses.replace(both, axis=axis, rounding=ROUNDING * known.max(initial=0.0))
 
 
-def _ends(data: xr.Dataset, end: str) -> tuple[xr.DataArray, xr.DataArray]:
-    return data[f"diverged_at{end}"].notnull(), data[f"error{end}"] != ""
+def _ends(data: xr.Dataset, ending: str) -> tuple[xr.DataArray, xr.DataArray]:
+    """For every point, whether training diverged, and whether computing it failed."""
+    return data[f"diverged_at{ending}"].notnull(), data[f"error{ending}"] != ""
 
 
 def _at_index(array: xr.DataArray, axis: str, index: int) -> xr.DataArray:
@@ -171,8 +174,8 @@ def _at_end(side: Side, axis: str) -> Side:
             return array
         backwards = array.notnull().isel({axis: slice(None, None, -1)})
         index = array.sizes[axis] - 1 - backwards.argmax(axis)
-        found = array.isel({axis: index}).drop_vars(axis, errors="ignore")
-        return found.where(~side.diverged, _at_index(array, axis, -1))
+        values = array.isel({axis: index}).drop_vars(axis, errors="ignore")
+        return values.where(~side.diverged, _at_index(array, axis, -1))
 
     return side.map(last)
 

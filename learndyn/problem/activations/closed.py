@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from learndyn.problem.activations.base import Activation
 from learndyn.problem.checks import array
@@ -12,44 +13,44 @@ from learndyn.problem.part import field
 class Erf(Activation):
     """g(z) = erf(z/√2), g'(z) = √(2/π) exp(−z²/2)."""
 
-    def __call__(self, z):
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return jax.scipy.special.erf(z / np.sqrt(2))
 
-    def derivative(self, z):
+    def derivative(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return np.sqrt(2 / np.pi) * jnp.exp(-0.5 * z * z)
 
-    def to_dict(self):
+    def to_dict(self) -> str:
         return self.kind
 
 
 class Relu(Activation):
     """g(z) = max(z, 0), g'(z) = 1 where z > 0 and 0 elsewhere."""
 
-    def __call__(self, z):
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.maximum(z, 0.0)
 
-    def derivative(self, z):
+    def derivative(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.where(z > 0, 1.0, jnp.zeros_like(z))
 
-    def to_dict(self):
+    def to_dict(self) -> str:
         return self.kind
 
 
 class Linear(Activation):
     """g(z) = z."""
 
-    def __call__(self, z):
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.asarray(z)
 
-    def derivative(self, z):
+    def derivative(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.ones_like(z)
 
-    def to_dict(self):
+    def to_dict(self) -> str:
         return self.kind
 
     @property
     def coefficients(self) -> np.ndarray:
-        """Those of the polynomial 0 + 1·z."""
+        """The coefficients of the polynomial 0 + 1·z."""
         return np.array([0.0, 1.0])
 
 
@@ -58,15 +59,18 @@ class Polynomial(Activation):
 
     coefficients: np.ndarray = field(array(1))
 
-    def __call__(self, z):
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return _horner(self.coefficients, z)
 
-    def derivative(self, z):
+    def derivative(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         powers = np.arange(1, len(self.coefficients))
         return _horner(self.coefficients[1:] * powers, z)
 
 
-def _horner(coefficients, z):
+def _horner(
+    coefficients: Float[np.ndarray | Array, " powers"], z: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """Σ_k coefficients_k z^k."""
     total = jnp.zeros_like(z)
     for k in reversed(range(len(coefficients))):
         total = total * z + coefficients[k]

@@ -1,5 +1,7 @@
 """From names, functions and plain data to activations."""
 
+from typing import Any
+
 from learndyn.errors import ProblemError, nearest
 from learndyn.problem.activations.base import Activation
 from learndyn.problem.activations.closed import Erf, Linear, Relu
@@ -18,7 +20,7 @@ def activation(name: str) -> Activation:
     raise ProblemError("activation", name, f"unknown; {nearest(name, PLAIN.keys() | NAMED.keys())}")
 
 
-def as_activation(value) -> Activation:
+def as_activation(value: Any) -> Activation:
     """An activation from itself, a name, a function of one number, or the dictionary of a file."""
     if isinstance(value, Activation):
         return value

@@ -3,9 +3,11 @@
 import ast
 import functools
 import math
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from learndyn.errors import ProblemError, nearest
 
@@ -34,7 +36,7 @@ OPERATORS = {
     ast.UAdd: jnp.positive,
 }
 LONGEST, DEEPEST = 500, 50
-"""Longer or more deeply nested texts are refused, so that none takes noticeable time or memory."""
+"""Texts that are longer or more deeply nested are refused, so that reading them takes no noticeable time or memory."""
 
 
 @functools.cache
@@ -57,13 +59,13 @@ def parse(
     return tree
 
 
-def evaluate(tree: ast.expr, **variables):
+def evaluate(tree: ast.expr, **variables: jax.Array) -> jax.Array:
     """The value of a tree from `parse` where its variables have these values, as in `evaluate(tree, z=z)`."""
     return _value(tree, variables, jnp.result_type(*variables.values()))
 
 
-def _value(tree: ast.expr, variables: dict, dtype):
-    def value(tree):
+def _value(tree: ast.expr, variables: dict[str, jax.Array], dtype: np.dtype) -> jax.Array:
+    def value(tree: ast.expr) -> jax.Array:
         return _value(tree, variables, dtype)
 
     match tree:
@@ -85,7 +87,7 @@ def _value(tree: ast.expr, variables: dict, dtype):
     raise TypeError(f"not a tree from parse: {ast.dump(tree)}")
 
 
-def _integer(tree) -> int | None:
+def _integer(tree: ast.expr) -> int | None:
     """The value of a literal whole number of moderate size, or None."""
     match tree:
         case ast.Constant(value=int() | float() as value) if value == int(value) and value <= 100:
@@ -97,8 +99,12 @@ def _integer(tree) -> int | None:
     return None
 
 
-def _check(tree, formula: str, variables: tuple[str, ...], field: str, depth: int = 0) -> None:
-    def refuse(reason):
+def _check(
+    tree: ast.expr, formula: str, variables: tuple[str, ...], field: str, depth: int = 0
+) -> None:
+    """Refuse a tree with a piece that is not allowed."""
+
+    def refuse(reason: str) -> NoReturn:
         piece = ast.get_source_segment(formula.strip(), tree) or formula
         raise ProblemError(field, formula, f"{piece!r} {reason}")
 
@@ -134,7 +140,7 @@ def _check(tree, formula: str, variables: tuple[str, ...], field: str, depth: in
             )
 
 
-def _as_float(value) -> float:
+def _as_float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -2,10 +2,12 @@
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from learndyn.errors import ProblemError, nearest
 from learndyn.numerics.precision import float64
@@ -29,16 +31,16 @@ NAMED = {
 
 
 class Smooth(Activation):
-    """An activation given by a smooth function; its derivative is found by differentiation."""
+    """An activation given by a smooth function; JAX differentiates it."""
 
     @abc.abstractmethod
-    def scalar(self, z):
+    def scalar(self, z: Float[Array, ""]) -> Float[Array, ""]:
         """g(z) for one number z."""
 
-    def __call__(self, z):
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return jnp.vectorize(self.scalar)(z)
 
-    def derivative(self, z):
+    def derivative(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         z = jnp.asarray(z)
         return jax.jvp(self, (z,), (jnp.ones_like(z),))[1]
 
@@ -48,14 +50,14 @@ class Named(Smooth):
 
     name: str = static_field(text)
 
-    def validate(self):
+    def validate(self) -> None:
         if self.name not in NAMED:
             raise ProblemError("Named.name", self.name, f"unknown; {nearest(self.name, NAMED)}")
 
-    def scalar(self, z):
+    def scalar(self, z: Float[Array, ""]) -> Float[Array, ""]:
         return NAMED[self.name](z)
 
-    def to_dict(self):
+    def to_dict(self) -> str:
         return self.name
 
 
@@ -68,7 +70,7 @@ class Formula(Smooth):
 
     formula: str = static_field(text)
 
-    def validate(self):
+    def validate(self) -> None:
         parse(self.formula)
         with float64():
             z = jnp.linspace(-8.0, 8.0, 33)
@@ -78,11 +80,11 @@ class Formula(Smooth):
                     allowed = f"its {what} must be finite everywhere; it is not at z = {wrong[0]:g}"
                     raise ProblemError("Formula.formula", self.formula, allowed)
 
-    def scalar(self, z):
+    def scalar(self, z: Float[Array, ""]) -> Float[Array, ""]:
         return evaluate(parse(self.formula), z=z)
 
 
-def _function(value, name):
+def _function(value: Any, name: str) -> Callable | None:
     if value is not None and not callable(value):
         raise ProblemError(name, value, "must be a function of one number")
     return value
@@ -91,13 +93,13 @@ def _function(value, name):
 class Custom(Smooth):
     """A Python function of one number, written with `jax.numpy`.
 
-    It cannot be written to a file: only its name is, and the function must be given again after reading.
+    A file holds only its name, not the function, which must be given again after reading.
     """
 
     function: Callable | None = static_field(_function, default=None)
     name: str | None = static_field(lambda v, name: v if v is None else text(v, name), default=None)
 
-    def validate(self):
+    def validate(self) -> None:
         if self.name is None:
             name = getattr(self.function, "__name__", type(self.function).__name__)
             object.__setattr__(self, "name", name)
@@ -112,11 +114,13 @@ class Custom(Smooth):
             allowed = f"must turn one number into one number; it gave shape {shape}"
             raise ProblemError("Custom.function", self.function, allowed)
 
-    def scalar(self, z):
+    def scalar(self, z: Float[Array, ""]) -> Float[Array, ""]:
         if self.function is None:
-            allowed = "the function is not in the file; make the problem again with Custom(function, name)"
+            allowed = (
+                "the file holds only this name; build the problem again with Custom(function, name)"
+            )
             raise ProblemError("Custom.function", self.name, allowed)
         return self.function(z)
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         return {"kind": self.kind, "name": self.name}

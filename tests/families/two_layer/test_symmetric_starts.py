@@ -14,7 +14,7 @@ from learndyn.core.theory import theory_for
 from learndyn.families.two_layer.online.equations import OrderParameters, equations
 from learndyn.families.two_layer.symmetries import parity, symmetric_start
 from learndyn.numerics.precision import float64
-from learndyn.sweeps.plan import Task
+from learndyn.sweeps.plan import Job
 from learndyn.sweeps.run import compute_together
 from tests import problems
 from tests.problems import QUADRATIC
@@ -237,7 +237,7 @@ def test_a_sweep_says_the_same_as_a_single_solution():
     ] + [problem(Q=[[0.5]], R=[[0.1]], activation=QUADRATIC, rate=0.2, time=100.0)]
     method = theory.methods[0]()
     record = Record.of(problems[0].training)
-    tasks = [Task(one, theory, method, record, 0, None, None) for one in problems]
+    tasks = [Job(one, theory, method, record, 0, None, None) for one in problems]
     evidence = [result.info["evidence"] for result in compute_together(tasks)]
     alone = [ld.solve(one).evidence for one in problems]
     for swept, single in zip(evidence, alone, strict=True):

@@ -95,7 +95,7 @@ def _theory(
     setting: GrokkingSetting,
     steps: dict,
     sampled: dict,
-    save_at: int | np.ndarray,
+    save_at: int | np.ndarray | None,
     halvings: int = 3,
 ) -> Solution:
     """The theory; if single samples explode, the steps are halved, up to `halvings` times."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from learndyn.core.progressing import Report
 from learndyn.errors import NoTheory
@@ -132,17 +132,10 @@ def perturbative_linear(setting: WideSetting, memory: bool = True) -> dict[str, 
     K, L, gamma, C = setting.K, setting.depth, setting.gamma, setting.outputs
     f = static_kernel(setting, (L + 1) * K)
     E = np.stack([setting.loss.force(now) for now in f])
-
-    def up_to(increments: np.ndarray) -> np.ndarray:
-        """Sums over all earlier steps, at every state."""
-        total = np.zeros((len(f), *increments.shape[1:]))
-        np.cumsum(increments, axis=0, out=total[1:])
-        return total
-
-    v = up_to(eta[:, None, None] * E[:-1])
+    v = _up_to(eta[:, None, None] * E[:-1])
     U, push = K @ v, eta[:, None, None] * (K @ E[:-1])
-    W = up_to(np.einsum("tmc,tnc->tmn", push, U[:-1]))
-    Q = up_to(np.einsum("tmc,tmd->tcd", push, v[:-1]))
+    W = _up_to(np.einsum("tmc,tnc->tmn", push, U[:-1]))
+    Q = _up_to(np.einsum("tmc,tmd->tcd", push, v[:-1]))
     UU, vKv = np.einsum("tmc,tnc->tmn", U, U), np.einsum("tmc,tmd->tcd", v, U)
     features = UU + W + W.transpose(0, 2, 1)
     gradients = vKv + Q + Q.transpose(0, 2, 1)
@@ -157,24 +150,31 @@ def perturbative_linear(setting: WideSetting, memory: bool = True) -> dict[str, 
     j = np.arange(1, L + 1)
     below, above = j**2, (L + 1 - j) ** 2
     across = j * (L + 1 - j)
-
-    def two_times(
-        first: Float[np.ndarray, " L"],
-        second: Float[np.ndarray, " L"],
-        product: np.ndarray,
-        X: np.ndarray,
-    ) -> np.ndarray:
-        """Σ_j {… product + … [X(t) + X(s)ᵀ]} for every layer, with these sums over j."""
-        both = X[:, :, None] + X.transpose(2, 0, 1)
-        return np.multiply.outer(first, product) + np.multiply.outer(second, both)
-
     product = np.einsum("tmc,snc->tmsn", U, U)
-    correction = two_times(np.cumsum(below), np.cumsum(across), product, W)
+    correction = _two_times(np.cumsum(below), np.cumsum(across), product, W)
     arrays["H"] = K[:, None] + gamma**2 * correction
     product = np.einsum("tmc,smd->tcsd", v, U)
-    correction = two_times(np.cumsum(above[::-1])[::-1], np.cumsum(across[::-1])[::-1], product, Q)
+    correction = _two_times(np.cumsum(above[::-1])[::-1], np.cumsum(across[::-1])[::-1], product, Q)
     arrays["G"] = identity[:, None] + gamma**2 * correction
     return arrays
+
+
+def _up_to(increments: np.ndarray) -> np.ndarray:
+    """Sums over all earlier steps, at every state."""
+    total = np.zeros((len(increments) + 1, *increments.shape[1:]))
+    np.cumsum(increments, axis=0, out=total[1:])
+    return total
+
+
+def _two_times(
+    first: Int[np.ndarray, " L"],
+    second: Int[np.ndarray, " L"],
+    product: np.ndarray,
+    X: np.ndarray,
+) -> np.ndarray:
+    """Σ_j {… product + … [X(t) + X(s)ᵀ]} for every layer, with the sums `first` and `second` over j."""
+    both = X[:, :, None] + X.transpose(2, 0, 1)
+    return np.multiply.outer(first, product) + np.multiply.outer(second, both)
 
 
 def gradient_independent_linear(

@@ -10,6 +10,7 @@ when it is recorded nor on the other seeds.
 
 import abc
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -96,7 +97,7 @@ class _Descent(Dynamics):
     def step(
         self,
         state: TwoLayerWeights,
-        inputs: tuple[Array | np.ndarray, ...],
+        inputs: Sequence[Array | np.ndarray],
         index: Int[Array, ""] | int,
         time: ArrayLike,
     ) -> TwoLayerWeights:
@@ -142,7 +143,7 @@ class _Chain(Dynamics):
     def step(
         self,
         state: OrderParameters,
-        inputs: tuple[Array | np.ndarray, ...],
+        inputs: Sequence[Array | np.ndarray],
         index: Int[Array, ""] | int,
         time: ArrayLike,
     ) -> OrderParameters:

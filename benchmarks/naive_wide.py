@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from learndyn.families.wide.setting import Setting
+from learndyn.families.wide.problem_arrays import WideSetting
 
 
-def outputs(setting: Setting, damping: float) -> Iterator[np.ndarray]:
+def outputs(setting: WideSetting, damping: float) -> Iterator[np.ndarray]:
     """f (states × points) of one iteration after the other, for plain gradient descent and one output.
 
     With C_μ(t, s) = A^{ℓ−1}_μ + ηγ_0 Σ_α E_α(s) H^{ℓ−1}_μα(t, s) and D_α(t, s) = B^ℓ_α + ηγ_0 E_α(s) G^{ℓ+1}(t, s),
@@ -49,7 +49,7 @@ def outputs(setting: Setting, damping: float) -> Iterator[np.ndarray]:
             B[ell - 1] = B[ell - 1] + damping * (b - B[ell - 1])
 
 
-def _follow_the_kernel(setting: Setting, H, G):
+def _follow_the_kernel(setting: WideSetting, H, G):
     """f and E (states × points)."""
     n, p = setting.states, setting.points
     f, E = np.zeros((n, p)), np.zeros((n, p))

@@ -16,7 +16,7 @@ from benchmarks.timing import best, row
 from learndyn.families.two_layer.online.equations import equations
 from learndyn.families.two_layer.reused import equations as reused
 from learndyn.families.two_layer.reused import fixed_point
-from learndyn.families.two_layer.reused.equations import Setting
+from learndyn.families.two_layer.reused.equations import ReusedSetting
 from learndyn.families.two_layer.reused.time_grid import time_grid
 from learndyn.numerics.precision import float64
 
@@ -34,10 +34,10 @@ def problem(steps: int, units: int = 2) -> ld.Problem:
     return ld.Problem(network, data, ld.GradientDescent(units / 0.5, time=STEP * steps))
 
 
-def setting(made: ld.Problem) -> Setting:
+def setting(made: ld.Problem) -> ReusedSetting:
     """What one batch of samples is solved from."""
     functions, start = equations(made)
-    return Setting(
+    return ReusedSetting(
         functions,
         *(np.asarray(x) for x in start),
         ratio=made.data.ratio,

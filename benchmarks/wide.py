@@ -16,7 +16,7 @@ from benchmarks.timing import best, row
 from learndyn.families.wide.equations import alternating
 from learndyn.families.wide.equations.linear import solve_linear
 from learndyn.families.wide.equations.sampled import Adjoint, sweep
-from learndyn.families.wide.setting import setting
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
 
 
@@ -34,12 +34,12 @@ def nonlinear(depth: int, points: int, steps: int) -> ld.Problem:
 
 
 def solved_linear(points: int, steps: int):
-    return solve_linear(setting(linear(points, steps), steps), lambda done: None)
+    return solve_linear(wide_setting(linear(points, steps), steps), lambda done: None)
 
 
 def one_batch(points: int, steps: int, samples: int, precision: str = "single", seed: int = 0):
     """One batch of the causal sweep through L = 2 layers."""
-    made = setting(nonlinear(2, points, steps), steps)
+    made = wide_setting(nonlinear(2, points, steps), steps)
     seeds = np.random.SeedSequence(seed)
     with float64():
         return sweep(made, samples, seeds, lambda done: None, precision=precision)
@@ -47,7 +47,7 @@ def one_batch(points: int, steps: int, samples: int, precision: str = "single", 
 
 def against_eq_11(points: int, steps: int, damping: float) -> None:
     """Until all outputs are within 1e-6 of the iteration's limit, which is known from going on to changes of 1e-9."""
-    made = setting(linear(points, steps), steps)
+    made = wide_setting(linear(points, steps), steps)
     exact = solved_linear(points, steps).f[..., 0]
     seconds = best(lambda: solved_linear(points, steps))
     found, clock = [], []

@@ -313,7 +313,3 @@ def extrapolated(grids: Sequence[Curves], aside: Iterable[str] = ()) -> Extrapol
         error[name] = np.abs(values[name] - richardson(sequence[:-1]).values.mean(axis=0))
     curves = dataclasses.replace(finest, arrays=values, errors=errors, batches=batches)
     return ExtrapolatedCurves(curves, change, noise, error)
-
-
-Extrapolated = ExtrapolatedCurves
-"""The former name, which `families/wide/flow.py` still imports."""

@@ -36,10 +36,6 @@ class UnitOverlaps:
     group: np.ndarray
 
 
-Units = UnitOverlaps
-"""The former name, which `symmetries.py` of the families still imports."""
-
-
 class Change(NamedTuple):
     """A change of the units of one side: unit i is replaced by sign_i times unit order_i."""
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import xarray as xr
 from matplotlib.figure import Figure
 
+from learndyn.core.progressing import Report
 from learndyn.papers.convolutional_network import stripes, train_convolutional
 from learndyn.papers.registry import PaperFigure, register_figure
 from learndyn.pictures.plotting import COLOURS, STYLES
@@ -17,7 +18,7 @@ PANELS = {
 
 
 def figure_5(
-    report,
+    report: Report,
     widths: Sequence[int] = (64, 128, 192),
     richness: Sequence[float] = (0.5, 1.0, 2.0),
     seeds: int = 3,
@@ -48,13 +49,13 @@ def figure_5(
                 runs.append(run)
                 done += 1
                 report(done / total)
-            both = xr.concat(runs, dim="seed")
+            curves = xr.concat(runs, dim="seed")
             for panel, name in zip(axes, PANELS, strict=True):
-                mean, spread = both[name].mean("seed"), both[name].std("seed", ddof=1)
+                mean, spread = curves[name].mean("seed"), curves[name].std("seed", ddof=1)
                 label = f"γ₀ = {gamma:g}, N = {width}"
-                panel.plot(both["step"], mean, style, color=colour, lw=1.4, label=label)
+                panel.plot(curves["step"], mean, style, color=colour, lw=1.4, label=label)
                 low, high = mean - spread, mean + spread
-                panel.fill_between(both["step"], low, high, color=colour, alpha=0.1, lw=0)
+                panel.fill_between(curves["step"], low, high, color=colour, alpha=0.1, lw=0)
     for panel, (name, words) in zip(axes, PANELS.items(), strict=True):
         panel.set(xlabel="training step t", ylabel=words)
         panel.spines[["top", "right"]].set_visible(False)

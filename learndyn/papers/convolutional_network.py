@@ -6,7 +6,7 @@ With N channels in each of L layers of 3×3 convolutions, images of n_0 channels
 
 all weights N(0, 1) at the start and θ ← θ − ηγ_0²N ∇𝓛, 𝓛 = (1/2P) Σ_μ (y_μ − f_μ)². As for fully connected networks
 the dynamics at fixed γ_0 does not depend on N, if N is large: there is no solver of the limit here, but networks show
-it. In single precision, which is far below the scatter of networks.
+it. All is in single precision, whose rounding is far below the scatter of networks.
 """
 
 from functools import partial
@@ -16,10 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax import lax
+from jaxtyping import Array, Float
 
 
-def stripes(count: int, pixels: int = 8, noise: float = 1.0, seed: int = 0):
-    """Images (count, pixels, pixels, 1) of stripes across (y = 1) or along (y = −1), with random phases and noise."""
+def stripes(
+    count: int, pixels: int = 8, noise: float = 1.0, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images of stripes across (y = 1) or along (y = −1), with random phases and noise, and their targets y."""
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.where(np.arange(count) % 2, 1.0, -1.0))
     phase = rng.uniform(0, 2 * np.pi, count)
@@ -30,10 +33,10 @@ def stripes(count: int, pixels: int = 8, noise: float = 1.0, seed: int = 0):
 
 
 def train_convolutional(
-    images,
-    targets,
-    test_images,
-    test_targets,
+    images: Float[np.ndarray, "P height width channels"],
+    targets: Float[np.ndarray, " P"],
+    test_images: Float[np.ndarray, "test height width channels"],
+    test_targets: Float[np.ndarray, " test"],
     *,
     channels: int,
     depth: int,
@@ -43,9 +46,18 @@ def train_convolutional(
     seed: int = 0,
     every: int = 1,
 ) -> xr.Dataset:
-    """Train one network; train and test loss, test error and the alignment of the last kernel with the targets.
+    """Train one network, and record its losses, test error and the alignment of the last kernel with the targets.
 
-    The kernel is a_μ·a_α/N of the trained images. The initial function is subtracted. Recorded at every `every` steps.
+    The kernel is a_μ·a_α/N of the trained images, and the initial function is subtracted.
+
+    - `images`, `targets`: trained images and their y = ±1; `test_images`, `test_targets`: those of the test.
+    - `channels` (N): channels of every hidden layer.
+    - `depth` (L): number of convolutions.
+    - `richness` (γ_0): how much features move.
+    - `rate` (η): learning rate.
+    - `steps`: number of steps.
+    - `seed`: seed of the initial weights. 0 unless given.
+    - `every`: steps between recorded states. 1 unless given.
     """
     x, z = (jnp.asarray(v, jnp.float32) for v in (images, test_images))
     y, y_test = (jnp.asarray(v, jnp.float32) for v in (targets, test_targets))
@@ -62,7 +74,7 @@ def train_convolutional(
             f, f_test = f - initial["x"], f_test - initial["z"]
             kernel = np.asarray(kernel)
             aligned = np.sum(kernel * square) / np.linalg.norm(kernel) / np.linalg.norm(square)
-            # An output of zero, as at the start, is a guess.
+            # An output of zero, as at the start, counts as half an error.
             wrong = float(jnp.mean(0.5 * (1 - jnp.sign(f_test) * jnp.sign(y_test))))
             losses = [0.5 * float(jnp.mean((a - b) ** 2)) for a, b in ((y, f), (y_test, f_test))]
             rows.append([*losses, wrong, aligned])
@@ -77,7 +89,9 @@ def train_convolutional(
 
 
 @jax.jit
-def outputs(weights, x, richness):
+def outputs(
+    weights: list[Array], x: Float[Array, "P height width channels"], richness: float
+) -> tuple[Float[Array, " P"], Float[Array, "P P"]]:
     """f (images) and the kernel a_μ·a_α/N of the pooled features."""
     *filters, w = weights
     h = x
@@ -92,8 +106,17 @@ def outputs(weights, x, richness):
 
 
 @partial(jax.jit, donate_argnums=0)
-def _step(weights, x, y, initial, richness, rate):
-    def loss(weights):
+def _step(
+    weights: list[Array],
+    x: Float[Array, "P height width channels"],
+    y: Float[Array, " P"],
+    initial: Float[Array, " P"],
+    richness: float,
+    rate: float,
+) -> list[Array]:
+    """θ − ηγ_0²N ∇𝓛, the weights after one step."""
+
+    def loss(weights: list[Array]) -> Float[Array, ""]:
         f, _ = outputs(weights, x, richness)
         return 0.5 * jnp.mean((y - f + initial) ** 2)
 

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from learndyn.analyses.grokking import LEVEL, drop_time
+from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
@@ -47,8 +49,15 @@ FIRST = 0.1
 """The first time in the pictures of learning curves at several γ and α."""
 
 
-class Setting(NamedTuple):
-    """The paper's problem: α, ε, γ (∞ for the population), the initial alignments and the length of training."""
+class GrokkingSetting(NamedTuple):
+    """The problem of the paper.
+
+    - `alpha` (α): output scale; the readout is α/K.
+    - `epsilon` (ε): quadratic part of the activation φ(h) = h + (ε/2)h².
+    - `gamma` (γ = P/D): examples per dimension; ∞ for the population.
+    - `time`: length of training, in the paper's units.
+    - `start` (A₀): initial alignments of the hidden units with the teacher. (0.3, −0.3) unless given.
+    """
 
     alpha: float
     epsilon: float
@@ -57,7 +66,7 @@ class Setting(NamedTuple):
     start: Sequence[float] = (0.3, -0.3)
 
     def problem(self) -> Problem:
-        """In the paper's units of time: the learning rate is K/α."""
+        """The problem in the paper's units of time, in which the learning rate is K/α."""
         teacher = Teacher(Polynomial(np.array([0.0, 0.0, 0.5])), np.eye(1))
         network = TwoLayer(
             Polynomial(np.array([0.0, 1.0, self.epsilon / 2])),
@@ -76,14 +85,20 @@ class Setting(NamedTuple):
         return 2 / max(alone, together)
 
     def steps(self, share: float, first: float = math.inf) -> dict[str, Any]:
-        """Steps that grow, from `first` at most, up to this share of the largest stable one."""
+        """Steps that grow from at most `first` up to this share of the largest stable step."""
         largest = share * self.stable_step()
         first = min(first, largest, automatic_step(self.problem()))
         return {"step": first, "growth": 0.1, "largest_step": largest}
 
 
-def _theory(setting: Setting, steps: dict, sampled: dict, save_at, halvings: int = 3) -> Solution:
-    """The theory; where single samples explode, with steps of half the length, and so on."""
+def _theory(
+    setting: GrokkingSetting,
+    steps: dict,
+    sampled: dict,
+    save_at: int | np.ndarray | None,
+    halvings: int = 3,
+) -> Solution:
+    """The theory; if single samples explode, the steps are halved, up to `halvings` times."""
     try:
         return solve(setting.problem(), CausalSampling(**steps, **sampled), save_at=save_at)
     except NotConverged:
@@ -93,8 +108,10 @@ def _theory(setting: Setting, steps: dict, sampled: dict, save_at, halvings: int
     return _theory(setting, shorter, sampled, save_at, halvings - 1)
 
 
-def _draw_theory(axes: Axes, theory: Solution, name: str, colour: str, label=None, **line) -> None:
-    """A loss of the theory, in a band of two standard errors to both sides."""
+def _draw_theory(
+    axes: Axes, theory: Solution, name: str, colour: str, label: str | None = None, **line: Any
+) -> None:
+    """Draw a loss of the theory, with a band of two standard errors on both sides."""
     later = theory["time"].values > 0
     times, values = theory["time"].values[later], theory[name].values[later]
     look: dict[str, Any] = {"color": colour, "lw": 1.4, "ls": LOSSES[name], "zorder": 3} | line
@@ -104,15 +121,15 @@ def _draw_theory(axes: Axes, theory: Solution, name: str, colour: str, label=Non
 
 
 def figure_1(
-    report,
+    report: Report,
     size: int = 2000,
     seeds: int = 6,
     time: float = 800.0,
     samples: int = 512,
     batches: int = 8,
-):
-    """One setting that groks, with the times at which the two losses drop."""
-    setting = Setting(0.5, 0.05, 3.5, time)
+) -> Figure:
+    """A problem that groks, with the times at which the two losses drop."""
+    setting = GrokkingSetting(0.5, 0.05, 3.5, time)
     steps: dict[str, Any] = {"step": 0.5, "growth": 0.05, "largest_step": 1.5}
     times = log_times(time, 160, first=1.0)
     theory = _theory(setting, steps, {"samples": samples, "batches": batches}, times)
@@ -148,45 +165,47 @@ def figure_1(
 
 
 def _mark_drops(axes: Axes, theory: Solution, runs: Solution, level: float) -> None:
-    """The drops of the theory as lines with their times, an arrow between them, and the delay in words."""
-    found = {}
+    """Draw the drops of the theory as lines, an arrow between them, and their times and the delay in words."""
+    drops = {}
     for name in ("train_drop", "test_drop", "grokking_delay"):
         trained, error = runs[name].values, cast(Any, theory.standard_error(name)).item()
-        found[name] = (float(theory[name]), error, *mean_and_error(trained))
-    if not np.isfinite(list(found.values())).all():
+        drops[name] = (float(theory[name]), error, *mean_and_error(trained))
+    if not np.isfinite(list(drops.values())).all():
         return
     for kind in ("train", "test"):
-        drop = found[f"{kind}_drop"][0]
+        drop = drops[f"{kind}_drop"][0]
         axes.plot([drop, drop], [level, 0.95], color="0.35", lw=0.9, ls=LOSSES[f"{kind}_loss"])
     arrow = {"arrowstyle": "<->", "color": "0.35", "lw": 0.9}
-    ends = [(found[name][0], 0.75) for name in ("train_drop", "test_drop")]
+    ends = [(drops[name][0], 0.75) for name in ("train_drop", "test_drop")]
     axes.annotate("", xy=ends[0], xytext=ends[1], arrowprops=arrow)
     rows = {"train drop": "train_drop", "test drop": "test_drop", "delay (ratio)": "grokking_delay"}
     lines = [
         f"{words}: theory {a:.3g} ± {b:.1g}, trained {c:.3g} ± {d:.1g}"
-        for words, (a, b, c, d) in ((words, found[name]) for words, name in rows.items())
+        for words, (a, b, c, d) in ((words, drops[name]) for words, name in rows.items())
     ]
     axes.text(0.02, 0.28, "\n".join(lines), fontsize=8, transform=axes.transAxes, linespacing=1.5)
 
 
 def figure_2(
-    report,
+    report: Report,
     size: int = 3500,
     seeds: int = 10,
     time: float = 100.0,
     samples: int = 512,
     batches: int = 4,
-):
+) -> Figure:
     """Train and test loss for several amounts of data, and for several scales of the output."""
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     amount, scale = figure.subplots(1, 2, sharey=True)
     curves = [
-        (amount, Setting(0.5, 0.3, gamma, time), f"γ = {gamma:g}") for gamma in (1.5, 3.0, 6.0)
+        (amount, GrokkingSetting(0.5, 0.3, gamma, time), f"γ = {gamma:g}")
+        for gamma in (1.5, 3.0, 6.0)
     ]
     curves += [
-        (scale, Setting(alpha, 0.3, 3.0, time), f"α = {alpha:g}") for alpha in (0.1, 0.5, 2.0)
+        (scale, GrokkingSetting(alpha, 0.3, 3.0, time), f"α = {alpha:g}")
+        for alpha in (0.1, 0.5, 2.0)
     ]
-    # One setting is in both panels.
+    # One problem is in both panels.
     results, sampled = {}, {"samples": samples, "batches": batches}
     for done, (axes, setting, label) in enumerate(curves):
         if setting not in results:
@@ -199,7 +218,9 @@ def figure_2(
             fill = {"mfc": colour if test else "white"}
             draw_points(axes, runs["time"], runs[name].values, colour, **fill)
         report((done + 1) / (len(curves) + 1))
-    online = solve(Setting(0.5, 0.3, math.inf, time).problem(), save_at=log_times(time, 160, FIRST))
+    online = solve(
+        GrokkingSetting(0.5, 0.3, math.inf, time).problem(), save_at=log_times(time, 160, FIRST)
+    )
     look: dict[str, Any] = {"color": THEORY_COLOUR, "lw": 1.4, "ls": ":"}
     amount.plot(online["time"][1:], online["test_loss"][1:], label="γ = ∞ (online)", **look)
     report(1.0)
@@ -216,32 +237,34 @@ def figure_2(
     return figure
 
 
-def _theory_and_runs(setting: Setting, size: int, seeds: int, sampled: dict):
+def _theory_and_runs(
+    setting: GrokkingSetting, size: int, seeds: int, sampled: dict
+) -> tuple[Solution, Solution]:
     """The theory, and networks trained with its steps."""
     steps = setting.steps(0.9, first=FIRST)
     theory = _theory(setting, steps, sampled, log_times(setting.time, 160, first=FIRST))
-    used = {name: theory.evidence["method"][name] for name in steps}
+    used_steps = {name: theory.evidence["method"][name] for name in steps}
     points = np.geomspace(1.5 * FIRST, setting.time, 12)
     return theory, simulate(
-        setting.problem(), size, seeds, method=FullBatch(**used), save_at=points
+        setting.problem(), size, seeds, method=FullBatch(**used_steps), save_at=points
     )
 
 
 def figure_3(
-    report,
+    report: Report,
     size: int = 3500,
     seeds: int = 10,
     time: float = 40.0,
     step: float = 0.25,
     samples: int = 1024,
     batches: int = 4,
-):
+) -> Figure:
     """Two-time overlaps and responses at finite γ and online; alignments and lengths of the weights."""
-    setting = Setting(0.5, 0.3, 3.0, time, (0.4, -0.2))
+    setting = GrokkingSetting(0.5, 0.3, 3.0, time, (0.4, -0.2))
     online = setting._replace(gamma=1e6)
     theories, sampled = [], {"samples": samples, "batches": batches}
-    for one in (setting, online):
-        theories.append(_theory(one, {"step": step}, sampled, 1 + round(time / step)))
+    for limit in (setting, online):
+        theories.append(_theory(limit, {"step": step}, sampled, 1 + round(time / step)))
         report(0.3 * len(theories))
     points = np.linspace(0, time, 11)
     method = FullBatch(step=step)
@@ -272,20 +295,22 @@ def figure_3(
 
 
 def _of_unit(solution: Solution, name: str, i: int) -> np.ndarray:
-    """A_i(t), our R, or C_ii(t, t), with the seeds in front if any."""
+    """A_i(t), our R, or C_ii(t, t) of one hidden unit, with the seeds first if there are any."""
     if name == "R":
         return solution["R"].isel(student=i, teacher=0).values
     return solution["Q"].isel(student=i, student2=i).values
 
 
-def _edges(times) -> np.ndarray:
+def _edges(times: np.ndarray) -> np.ndarray:
     """Edges of the cells around the times."""
     middle = 0.5 * (times[1:] + times[:-1])
     return np.concatenate([times[:1], middle, times[-1:]])
 
 
-def _draw_overlaps(figure: Figure, panels, theories, names) -> None:
-    """C_11(t, s) as heat maps of one scale."""
+def _draw_overlaps(
+    figure: Figure, panels: np.ndarray, theories: Sequence[Solution], names: Sequence[str]
+) -> None:
+    """Draw C_11(t, s) as heat maps with one colour scale."""
     values = [theory["C"].isel(student=0, student2=0).values for theory in theories]
     top = max(float(value.max()) for value in values)
     for axes, theory, value, name in zip(panels, theories, values, names, strict=True):
@@ -303,15 +328,21 @@ def _responses(theory: Solution, alpha: float) -> np.ndarray:
 
     Its g has no factor α/K and its step is dt, so R^h = (K/α) R_h(t, s)/dt; the weight of δ(t − s) is left out.
     """
-    found = theory["R_h"].isel(student=0, student2=0).values
+    R_h = theory["R_h"].isel(student=0, student2=0).values
     dt = np.diff(theory["time"].values)
-    response = np.full_like(found, np.nan)
-    response[:, :-1] = HIDDEN / alpha * found[:, :-1] / dt
-    return np.where(np.tri(len(found), k=-1, dtype=bool), response, np.nan)
+    response = np.full_like(R_h, np.nan)
+    response[:, :-1] = HIDDEN / alpha * R_h[:, :-1] / dt
+    return np.where(np.tri(len(R_h), k=-1, dtype=bool), response, np.nan)
 
 
-def _draw_responses(figure: Figure, panels, theories, names, alpha: float) -> None:
-    """R^h_11(t, s), s < t, as heat maps of one scale."""
+def _draw_responses(
+    figure: Figure,
+    panels: np.ndarray,
+    theories: Sequence[Solution],
+    names: Sequence[str],
+    alpha: float,
+) -> None:
+    """Draw R^h_11(t, s), s < t, as heat maps with one colour scale."""
     values = [_responses(theory, alpha) for theory in theories]
     top = float(np.nanmax(np.abs(values[0])))
     norm = SymLogNorm(1e-2 * top, vmin=-top, vmax=top)
@@ -326,29 +357,29 @@ def _draw_responses(figure: Figure, panels, theories, names, alpha: float) -> No
 
 
 def delay_map(
-    report,
+    report: Report,
     count: int = 8,
     gamma: float = 3.0,
     horizon: float = 25.0,
     samples: int = 256,
     batches: int = 2,
-):
+) -> Figure:
     """The delay over α and ε, at a level relative to the first loss and at a fixed one."""
     alphas, epsilons = np.geomspace(0.1, 2.0, count), np.geomspace(0.1, 0.8, count)
-    found, sampled = np.empty((2, count, count)), {"samples": samples, "batches": batches}
+    delays, sampled = np.empty((2, count, count)), {"samples": samples, "batches": batches}
     for row, epsilon in enumerate(epsilons):
         for column, alpha in enumerate(alphas):
-            setting = Setting(float(alpha), float(epsilon), gamma, horizon / float(epsilon))
-            found[:, row, column] = _delays(setting, sampled)
+            setting = GrokkingSetting(float(alpha), float(epsilon), gamma, horizon / float(epsilon))
+            delays[:, row, column] = _delays(setting, sampled)
             report((row * count + column + 1) / count**2)
     figure = Figure(figsize=(10.4, 4.6), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    low, high = float(np.nanmin(found)), float(np.nanmax(found))
+    low, high = float(np.nanmin(delays)), float(np.nanmax(delays))
     norm = LogNorm(low, high)
     titles = ("(a) below 10 % of the first loss", "(b) below 10 % of ½⟨y²⟩")
     drawn = None
-    for axes, delays, title in zip(panels, found, titles, strict=True):
-        drawn = _draw_cells(axes, alphas, epsilons, delays, norm)
+    for axes, panel_delays, title in zip(panels, delays, titles, strict=True):
+        drawn = _draw_cells(axes, alphas, epsilons, panel_delays, norm)
         axes.set_title(f"{title}, γ = {gamma:g}", fontsize=10)
         axes.set_xlabel("output scale α")
     panels[0].set_ylabel("quadratic part ε of the activation")
@@ -362,7 +393,7 @@ def delay_map(
     return figure
 
 
-def _delays(setting: Setting, sampled: dict) -> tuple[float, float]:
+def _delays(setting: GrokkingSetting, sampled: dict) -> tuple[float, float]:
     """The delay below a tenth of the first loss, and below a tenth of ½⟨y²⟩; NaN where the test loss does not drop."""
     times = log_times(setting.time, 200, first=setting.time / 1000)
     theory = _theory(setting, setting.steps(0.9), sampled, times)
@@ -371,8 +402,10 @@ def _delays(setting: Setting, sampled: dict) -> tuple[float, float]:
     return float(theory["grokking_delay"]), test / train
 
 
-def _draw_cells(axes: Axes, alphas, epsilons, delays, norm):
-    """One cell for each pair with its delay in figures; hatched where there is none."""
+def _draw_cells(
+    axes: Axes, alphas: np.ndarray, epsilons: np.ndarray, delays: np.ndarray, norm: LogNorm
+) -> QuadMesh:
+    """Draw one cell for each pair, with its delay as a number; hatched if there is none."""
     places = np.arange(len(alphas))
     drawn = axes.pcolormesh(places, places, np.ma.masked_invalid(delays), norm=norm, cmap="viridis")
     for (row, column), delay in np.ndenumerate(delays):

@@ -1,11 +1,17 @@
 """Figures 1, 2 and 3 of the primer: theory against finite networks of N = 784 inputs."""
 
+from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
+from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
 from learndyn.families.two_layer.network import TwoLayer
 from learndyn.numerics.times import log_times
@@ -21,14 +27,16 @@ UNITS = 4
 REFERENCE = "Carrasco-Davis & Grant, A primer on analytical learning dynamics, ICLR blog posts 2025"
 
 
-def alignment(theory, runs):
+def alignment(theory: xr.DataArray, runs: xr.DataArray) -> xr.DataArray:
     """Cosine between a measured order parameter and the predicted one, at each time and for each seed."""
     axes = [axis for axis in theory.dims if axis != "time"]
     product = (theory * runs).sum(axes)
     return product / np.sqrt((theory**2).sum(axes) * (runs**2).sum(axes))
 
 
-def _pairs(problems, seeds: int, times, report):
+def _pairs(
+    problems: Sequence[Problem], seeds: int, times: np.ndarray, report: Report
+) -> list[tuple[Solution, Solution]]:
     """(theory, runs) for each problem, on the same times."""
     results = []
     for done, problem in zip(count(1), problems, strict=False):
@@ -38,7 +46,8 @@ def _pairs(problems, seeds: int, times, report):
     return results
 
 
-def _draw_loss(axes, theory, runs, label=True):
+def _draw_loss(axes: Axes, theory: Solution, runs: Solution, label: bool = True) -> None:
+    """Draw the test loss of the theory over those of the runs."""
     for index, curve in enumerate(runs["test_loss"]):
         name = f"SGD, N = {SIZE}" if label and index == 0 else None
         axes.plot(curve["time"], curve, color=RUNS_COLOUR, lw=0.8, alpha=0.7, label=name)
@@ -47,13 +56,14 @@ def _draw_loss(axes, theory, runs, label=True):
     axes.set(xscale="log", yscale="log", xlabel="time t = steps / N")
 
 
-def _problem(hidden: int, rate: float, time: float, **start) -> Problem:
+def _problem(hidden: int, rate: float, time: float, **start: Any) -> Problem:
+    """K = `hidden` student units on a stream from the teacher; `start` goes to `TwoLayer.random`."""
     teacher = Teacher.random("erf", UNITS, SIZE, seed=0)
     network = TwoLayer.random(hidden, teacher, size=SIZE, **start)
     return Problem(network, Stream(teacher), GradientDescent(rate, time=time))
 
 
-def figure_1(report):
+def figure_1(report: Report) -> Figure:
     """Soft committee machines of different size."""
     hidden = (2, 4, 6)
     times = log_times(1500.0, 160, first=0.1)
@@ -64,14 +74,14 @@ def figure_1(report):
     for axes, K, (theory, runs) in zip(panels, hidden, pairs, strict=True):
         _draw_loss(axes, theory, runs)
         axes.set_title(f"K = {K}, M = {UNITS}")
-    # Smaller losses are differences of terms of order one, and rounding.
+    # Smaller losses are differences of terms of order one, and dominated by rounding.
     panels[0].set_ylim(bottom=1e-9)
     panels[0].set_ylabel("test loss ½⟨(y − ŷ)²⟩")
     panels[0].legend(frameon=False)
     return figure
 
 
-def figure_2(report):
+def figure_2(report: Report) -> Figure:
     """Two-layer networks with a trained readout, and the alignment of the order parameters."""
     hidden = (2, 4, 6)
     times = log_times(2500.0, 160, first=0.1)
@@ -93,8 +103,8 @@ def figure_2(report):
     return figure
 
 
-def figure_3(report):
-    """Large initial weights: every initial state has a curve of its own."""
+def figure_3(report: Report) -> Figure:
+    """Large initial weights: every initial state has its own learning curve."""
     times = log_times(400.0, 160, first=0.1)
     scales = (0.3, 1.0, 2.0)
     draws = range(4)

@@ -1,4 +1,4 @@
-"""Figures 1 to 4 of the paper on wide networks that learn features, made anew on random points."""
+"""Figures 1 to 4 of the paper on wide networks that learn features, reproduced on random points."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,8 +7,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
+from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
@@ -43,8 +44,14 @@ TRIVIAL = 0.01
 """A tangent kernel that has fallen to this share of its initial trace is called trivial."""
 
 
-class Setting(NamedTuple):
-    """Networks that differ by their γ_0 only, and how they are trained; the loss is the mean over points."""
+class RichnessSeries(NamedTuple):
+    """Wide networks that differ only in γ_0, and their training; the loss is the mean over points.
+
+    - `depth` (L), `activation` (φ): those of `Wide`.
+    - `points`: inputs and targets.
+    - `rate` (η), `steps`: learning rate and number of steps.
+    - `weight_decay` (λ): 0 unless given.
+    """
 
     depth: int
     activation: str
@@ -56,7 +63,7 @@ class Setting(NamedTuple):
     def problem(self, richness: float) -> Problem:
         """The problem at this γ_0. Finite networks have their initial function subtracted, unless weights decay.
 
-        With decay the network forgets its initial function, and would be left with what was subtracted.
+        With decay a network forgets its initial function, but not what was subtracted.
         """
         activation = as_activation(self.activation)
         network = Wide(self.depth, activation, richness, centered=self.weight_decay == 0)
@@ -64,7 +71,7 @@ class Setting(NamedTuple):
         return Problem(network, self.points, training)
 
     def all_states(self) -> int:
-        """The number of recorded states if none is left out."""
+        """The number of states, if all of them are recorded."""
         return self.steps + 1
 
 
@@ -101,8 +108,8 @@ def _final(kernel: np.ndarray, order: np.ndarray) -> np.ndarray:
     return equal_times(kernel)[..., -1, order, :][..., order]
 
 
-def _draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look) -> None:
-    """An observable of the theory, in a band of two standard errors if it was sampled."""
+def _draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look: Any) -> None:
+    """Draw an observable of the theory, with a band of two standard errors if it was sampled."""
     steps, values, error = theory["step"].values, theory[name].values, theory.standard_error(name)
     axes.plot(steps, values, label=label, **({"lw": 1.4, "zorder": 3} | look))
     if error is not None:
@@ -110,29 +117,36 @@ def _draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **loo
         axes.fill_between(steps, low, high, color=look["color"], **SAMPLED_BAND)
 
 
-def _parts(figure, rows: int, columns: int, **ratios) -> list:
-    """The figure in parts, each with panels and a title of its own."""
-    return list(figure.subfigures(rows, columns, **ratios))
+def _parts(figure: Figure | SubFigure, rows: int, columns: int, **ratios: Any) -> list:
+    """The parts of a figure, each with its own panels and title."""
+    return list(figure.subfigures(rows, columns, squeeze=False, **ratios).ravel())
 
 
-def _some(states: int, count: int = 12) -> np.ndarray:
-    """A few of the states, for the points of networks."""
+def _few_states(states: int, count: int = 12) -> np.ndarray:
+    """A few equally spaced states, at which networks are drawn as points."""
     return np.unique(np.linspace(0, states - 1, count).round().astype(int))
 
 
-def _draw_maps(block, title: str, rows: dict[str, np.ndarray], layers, **look):
-    """Heat maps, a row for each name, a column for each layer, with one colour scale.
+def _draw_maps(
+    block: SubFigure,
+    title: str,
+    rows: dict[str, np.ndarray],
+    layers: Sequence[int] | np.ndarray,
+    **look: Any,
+) -> None:
+    """Draw heat maps, a row for each name and a column for each layer, with one colour scale.
 
-    The scale has all values, or those of the rows `scale`. The axes are `axis`, in `words` the values.
+    `axis` are the labels of the axes and `words` that of the colours. The colour scale spans the values of all rows, or
+    of the rows named in `scale`.
     """
     axis, words, scale = look.pop("axis"), look.pop("words"), look.pop("scale", tuple(rows))
-    every = np.concatenate([np.ravel(rows[name]) for name in scale])
-    norm = Normalize(min(0.0, every.min()), every.max())
+    values = np.concatenate([np.ravel(rows[name]) for name in scale])
+    norm = Normalize(min(0.0, values.min()), values.max())
     panels = block.subplots(len(rows), len(layers), squeeze=False, sharex=True, sharey=True)
     image = None
     for row, (name, maps) in zip(panels, rows.items(), strict=True):
-        for axes, one, layer in zip(row, maps, layers, strict=True):
-            image = axes.imshow(one, norm=norm, origin="lower", interpolation="none", **look)
+        for axes, heat_map, layer in zip(row, maps, layers, strict=True):
+            image = axes.imshow(heat_map, norm=norm, origin="lower", interpolation="none", **look)
             axes.tick_params(labelsize=7)
             if axes in panels[0]:
                 axes.set_title(f"ℓ = {layer}", fontsize=8)
@@ -141,6 +155,7 @@ def _draw_maps(block, title: str, rows: dict[str, np.ndarray], layers, **look):
         row[0].set_ylabel(f"{name}\n{axis[1]}", fontsize=7)
     block.suptitle(title, fontsize=10)
     extend = "neither" if len(scale) == len(rows) else "both"
+    assert image is not None
     bar = block.colorbar(image, ax=panels, shrink=0.85, pad=0.02, extend=extend)
     bar.set_label(words, fontsize=8)
     bar.ax.tick_params(labelsize=7)
@@ -150,11 +165,12 @@ OVER_POINTS: dict[str, Any] = {"axis": ("point α", "point μ"), "cmap": KERNELS
 
 
 def _over_times(steps: int) -> dict[str, Any]:
+    """How `_draw_maps` draws functions of two times."""
     return {"axis": ("step s", "step t"), "cmap": TIMES, "extent": (0, steps, 0, steps)}
 
 
 def figure_1(
-    report,
+    report: Report,
     size: int = 1000,
     seeds: int = 4,
     widths: Sequence[int] = (100, 200, 500, 1000, 2000),
@@ -162,9 +178,9 @@ def figure_1(
     steps: int = 30,
     samples: int = 1024,
     batches: int = 4,
-):
+) -> Figure:
     """Losses, preactivations and kernels of a tanh network, theory and finite networks."""
-    setting = Setting(3, "tanh", Points.random(5, 10, seed=1), 0.5, steps)
+    setting = RichnessSeries(3, "tanh", Points.random(5, 10, seed=1), 0.5, steps)
     states, order = setting.all_states(), by_target(setting.points)
     method = SampledLayers(samples=samples, batches=batches)
     richest = 2.0
@@ -177,7 +193,7 @@ def figure_1(
         theory = solve(problem, method, save_at=states)
         record = WideDescent(samples=size if richness == richest else 0)
         runs = simulate(problem, size, seeds, method=record, save_at=states)
-        colour, few = COLOURS[done], _some(states)
+        colour, few = COLOURS[done], _few_states(states)
         _draw_line(losses, theory, "train_loss", f"γ₀ = {richness:g}", color=colour)
         draw_points(losses, few, runs["train_loss"].values[:, few], colour)
         report(0.2 * (done + 1))
@@ -205,34 +221,41 @@ def _draw_histogram(axes: Axes, theory: Solution, runs: Solution) -> None:
     """Preactivations of the last layer on all points, at the start and at the end."""
     theory_h = theory["preactivation"].isel(layer=-1)
     network_h = runs["preactivation"].isel(layer=-1)
-    largest = 1.02 * max(abs(one.isel(step=[0, -1])).values.max() for one in (theory_h, network_h))
+    largest = 1.02 * max(abs(h.isel(step=[0, -1])).values.max() for h in (theory_h, network_h))
     bins = np.linspace(-largest, largest, 41)
     for step, colour, words in ((0, "0.45", "start"), (-1, COLOURS[1], "end")):
-        found = network_h.isel(step=step).values.ravel()
-        axes.hist(found, bins, density=True, color=colour, alpha=0.35, label=f"network, {words}")
-        found = theory_h.isel(step=step).values.ravel()
+        h = network_h.isel(step=step).values.ravel()
+        axes.hist(h, bins, density=True, color=colour, alpha=0.35, label=f"network, {words}")
+        h = theory_h.isel(step=step).values.ravel()
         look: dict[str, Any] = {"histtype": "step", "lw": 1.4, "color": colour}
-        axes.hist(found, bins, density=True, label=f"theory, {words}", **look)
+        axes.hist(h, bins, density=True, label=f"theory, {words}", **look)
     corner = {"fontsize": 7.5}
     words = "preactivation $h^3$"
     finish_panel(axes, "(b) last hidden layer", corner, xlabel=words, ylabel="density")
     axes.set_ylim(top=1.3 * axes.get_ylim()[1])
 
 
-def _draw_widths(axes: Axes, theory: Solution, problem: Problem, widths, repeats, report) -> None:
+def _draw_widths(
+    axes: Axes,
+    theory: Solution,
+    problem: Problem,
+    widths: Sequence[int],
+    repeats: int,
+    report: Report,
+) -> None:
     """1 − A between the kernels of the theory and of networks, over all points and times."""
-    missing: dict[str, list] = {"Phi": [], "G": []}
-    few = _some(len(theory["step"]), 9)
+    misalignments: dict[str, list] = {"Phi": [], "G": []}
+    few = _few_states(len(theory["step"]), 9)
     for done, width in enumerate(widths):
         runs = simulate(problem, width, repeats, save_at=few)
-        for name, found in missing.items():
-            known = one_output(theory[name]).isel(step=few, step2=few).values
-            found.append(1 - cosine(one_output(runs[name]).values, known, 4))
+        for name, values in misalignments.items():
+            expected = one_output(theory[name]).isel(step=few, step2=few).values
+            values.append(1 - cosine(one_output(runs[name]).values, expected, 4))
         report(0.6 + 0.35 * (done + 1) / len(widths))
     for name, ls, symbol in (("Phi", "-", "Φ"), ("G", "--", "G")):
-        values = np.array(missing[name])
+        values = np.array(misalignments[name])
         for layer in range(values.shape[2]):
-            one = values[:, :, layer].T
+            of_layer = values[:, :, layer].T
             look = {
                 "fmt": "o",
                 "ls": ls,
@@ -240,9 +263,9 @@ def _draw_widths(axes: Axes, theory: Solution, problem: Problem, widths, repeats
                 "mfc": COLOURS[layer] if ls == "-" else "white",
             }
             label = f"${symbol}^{layer + 1}$"
-            draw_points(axes, widths, one, COLOURS[layer], label=label, **look)
+            draw_points(axes, widths, of_layer, COLOURS[layer], label=label, **look)
     look = {"color": "0.5", "lw": 1, "ls": ":"}
-    guide = 0.6 * np.array(missing["G"])[0].mean(axis=0).max() * widths[0] / np.array(widths)
+    guide = 0.6 * np.array(misalignments["G"])[0].mean(axis=0).max() * widths[0] / np.array(widths)
     axes.plot(widths, guide, label="∝ 1/N", **look)
     settings = {"xscale": "log", "yscale": "log", "xlabel": "width N"}
     legend = {"ncols": 2, "fontsize": 7.5}
@@ -250,7 +273,9 @@ def _draw_widths(axes: Axes, theory: Solution, problem: Problem, widths, repeats
     finish_panel(axes, "(c) misalignment of the kernels", legend, ylabel=words, **settings)
 
 
-def figure_2(report, size: int = 1000, seeds: int = 4, steps: int = 60, points: int = 20):
+def figure_2(
+    report: Report, size: int = 1000, seeds: int = 4, steps: int = 60, points: int = 20
+) -> Figure:
     """Deep linear networks of several depths: losses, kernels, and how far these move."""
     data = Points.random(points, 2 * points, seed=0)
     order, richness, states = by_target(data), 1.0, steps + 1
@@ -258,17 +283,17 @@ def figure_2(report, size: int = 1000, seeds: int = 4, steps: int = 60, points: 
     top, middle, *bottom = _parts(figure, 4, 1, height_ratios=(1, 1.2, 0.85, 0.85))
     losses, moving = top.subplots(1, 2)
     theory = network = None
-    depths, few = (1, 2, 5), _some(states)
+    depths, few = (1, 2, 5), _few_states(states)
     for done, depth in enumerate(depths):
-        problem = Setting(depth, "linear", data, 0.1, steps).problem(richness)
+        problem = RichnessSeries(depth, "linear", data, 0.1, steps).problem(richness)
         theory = solve(problem, save_at=states)
         runs = simulate(problem, size, seeds, save_at=few)
         network, colour = runs["Phi"].values, COLOURS[done]
         _draw_line(losses, theory, "train_loss", f"L = {depth}", color=colour)
         draw_points(losses, few, runs["train_loss"].values, colour)
         now = equal_times(theory["Phi"].values)
-        kept = cosine(now, now[:, :1], 2).mean(axis=0)
-        moving.plot(np.arange(states), kept, color=colour, lw=1.4)
+        aligned = cosine(now, now[:, :1], 2).mean(axis=0)
+        moving.plot(np.arange(states), aligned, color=colour, lw=1.4)
         now = equal_times(network)
         draw_points(moving, few, cosine(now, now[:, :, :1], 2).mean(axis=1), colour)
         report((done + 1) / len(depths) * 0.95)
@@ -297,18 +322,18 @@ def figure_2(report, size: int = 1000, seeds: int = 4, steps: int = 60, points: 
 
 
 def figure_3(
-    report,
+    report: Report,
     size: int = 1000,
     seeds: int = 3,
     steps: int = 200,
     richnesses: Sequence[float] = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0),
     samples: int = 1024,
     batches: int = 4,
-):
-    """A relu network with weight decay, which forgets everything unless features move enough."""
-    setting = Setting(1, "relu", Points.random(6, 10, seed=0), 0.3, steps, weight_decay=0.1)
+) -> Figure:
+    """A relu network with weight decay, which forgets what it learned unless features move enough."""
+    setting = RichnessSeries(1, "relu", Points.random(6, 10, seed=0), 0.3, steps, weight_decay=0.1)
     method, states = Particles(samples=samples, batches=batches), setting.all_states()
-    few = _some(states, 17)
+    few = _few_states(states, 17)
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     losses, aligned = figure.subplots(1, 2)
     drawn = [value for value in (0.2, 0.5, 1.0, 2.0, 4.0) if value in richnesses]
@@ -341,12 +366,21 @@ def kernel_share(solution: Solution) -> float:
     return float(trace[-1] / trace[0])
 
 
-def _draw_alignments(axes: Axes, richnesses, final, errors, shares, trained, size) -> None:
-    """The final alignment with the targets; γ_0 at which the kernel vanishes are shaded."""
-    x, final, errors = (np.array(one, dtype=float) for one in (richnesses, final, errors))
+def _draw_alignments(
+    axes: Axes,
+    richnesses: Sequence[float],
+    final: Sequence[float],
+    errors: Sequence[float],
+    shares: Sequence[float],
+    trained: Sequence[np.ndarray],
+    size: int,
+) -> None:
+    """Draw the final alignment with the targets; values of γ_0 at which the kernel vanishes are shaded."""
+    x = np.array(richnesses, dtype=float)
+    values, spread = np.array(final, dtype=float), np.array(errors, dtype=float)
     look: dict[str, Any] = {"color": THEORY_COLOUR, "lw": 1.4}
-    axes.plot(x, final, label="theory", **look)
-    axes.fill_between(x, final - 2 * errors, final + 2 * errors, color="0.2", **SAMPLED_BAND)
+    axes.plot(x, values, label="theory", **look)
+    axes.fill_between(x, values - 2 * spread, values + 2 * spread, color="0.2", **SAMPLED_BAND)
     runs = np.array(trained).T
     draw_points(axes, x, runs, COLOURS[0], label=f"training, N = {size}")
     vanished = x[np.array(shares) < TRIVIAL]
@@ -368,17 +402,17 @@ THEORIES = {
 
 
 def figure_4(
-    report,
+    report: Report,
     size: int = 1000,
     steps: int = 60,
     points: int = 20,
     richnesses: Sequence[float] = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0),
     shown: float = 1.5,
-):
+) -> Figure:
     """The full theory and three approximations against a deep linear network."""
-    setting = Setting(5, "linear", Points.random(points, 2 * points, seed=0), 0.06, steps)
+    setting = RichnessSeries(5, "linear", Points.random(points, 2 * points, seed=0), 0.06, steps)
     order, states = by_target(setting.points), setting.all_states()
-    few = _some(states, 31)
+    few = _few_states(states, 31)
     figure = Figure(figsize=(11.0, 9.6), layout="constrained")
     top, bottom = _parts(figure, 2, 1, height_ratios=(1, 2.2))
     losses, aligned = top.subplots(1, 2)
@@ -391,21 +425,21 @@ def figure_4(
         network = run["Phi"].values[0]
         for number, (name, method) in enumerate(THEORIES.items()):
             theory = solve(problem, method, save_at=states)
-            kept = theory["Phi"].isel(step=few, step2=few).values
-            alignments[name].append(cosine(kept, network, 4).mean())
+            Phi = theory["Phi"].isel(step=few, step2=few).values
+            alignments[name].append(cosine(Phi, network, 4).mean())
             if richness == shown:
                 look = {"color": (THEORY_COLOUR, *COLOURS)[number]}
                 _draw_line(losses, theory, "train_loss", name, **look)
-                ends[name] = _final(kept, order)[columns]
-                times[name] = traced(kept)[columns] / points
+                ends[name] = _final(Phi, order)[columns]
+                times[name] = traced(Phi)[columns] / points
         if richness == shown:
             draw_points(losses, few, run["train_loss"].values, "0.4", label=f"network, N = {size}")
             ends = {"network": _final(network, order)[columns]} | ends
             times = {"network": traced(network)[columns] / points} | times
         report((done + 1) / len(richnesses))
-    for number, (name, found) in enumerate(alignments.items()):
+    for number, (name, values) in enumerate(alignments.items()):
         colour = (THEORY_COLOUR, *COLOURS)[number]
-        aligned.plot(richnesses, found, "o-", color=colour, ms=3.5, lw=1.4, label=name)
+        aligned.plot(richnesses, values, "o-", color=colour, ms=3.5, lw=1.4, label=name)
     finish_panel(losses, f"(a) loss, γ₀ = {shown:g}", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
     words = "$A(H^ℓ, H^ℓ_{NN})$, mean over ℓ"
     title = "(b) alignment with the network's kernels"

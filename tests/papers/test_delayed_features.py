@@ -17,7 +17,7 @@ from learndyn.papers import delayed_features as drawn
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
 
-SETTING = drawn.Setting(0.5, 0.3, 3.0, 20.0)
+SETTING = drawn.GrokkingSetting(0.5, 0.3, 3.0, 20.0)
 
 
 class Stub(dict):
@@ -33,7 +33,7 @@ class Stub(dict):
 
 def test_time_is_the_papers():
     """At small α the alignments grow as exp(3εt/2) where their sum is 0; the correction is of order α."""
-    solution = solve(drawn.Setting(1e-7, 0.3, math.inf, 2.0).problem(), save_at=[2.0])
+    solution = solve(drawn.GrokkingSetting(1e-7, 0.3, math.inf, 2.0).problem(), save_at=[2.0])
     expected = 0.3 * math.exp(1.5 * 0.3 * 2.0)
     np.testing.assert_allclose(solution["R"].values.ravel(), [expected, -expected], rtol=1e-5)
 
@@ -45,10 +45,10 @@ def test_the_stable_step_is_that_of_the_curvature_at_the_solution():
     # (K/α) Σ_i (α/K)² φ'(h_i)² over K = 2 units, for a rare sample and on average.
     alone = alpha * largest / gamma
     together = alpha * (1 + (epsilon * length) ** 2) * (1 + gamma**-0.5) ** 2
-    setting = drawn.Setting(alpha, epsilon, gamma, 1.0)
+    setting = drawn.GrokkingSetting(alpha, epsilon, gamma, 1.0)
     assert setting.stable_step() == pytest.approx(2 / max(alone, together))
     assert alone > together
-    lazy = drawn.Setting(2.0, 0.05, gamma, 1.0)
+    lazy = drawn.GrokkingSetting(2.0, 0.05, gamma, 1.0)
     assert lazy.stable_step() == pytest.approx(2 / (2.05 * (1 + gamma**-0.5) ** 2))
     steps = setting.steps(0.5, first=0.01)
     assert (steps["step"], steps["largest_step"]) == (0.01, 0.5 * setting.stable_step())
@@ -57,7 +57,7 @@ def test_the_stable_step_is_that_of_the_curvature_at_the_solution():
 def test_the_response_is_the_papers_and_has_no_diagonal():
     """One short step after a push, R^h = ⟨M²⟩/γ with M_ij = εΔδ_ij − (α/K)φ'_iφ'_j."""
     alpha, epsilon, gamma, step = 0.5, 0.3, 3.0, 1e-4
-    setting = drawn.Setting(alpha, epsilon, gamma, 2 * step)
+    setting = drawn.GrokkingSetting(alpha, epsilon, gamma, 2 * step)
     method = CausalSampling(step=step, samples=2048, batches=8)
     theory = solve(setting.problem(), method, save_at=3)
     found = drawn._responses(theory, alpha)

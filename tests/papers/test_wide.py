@@ -44,7 +44,7 @@ def test_points_are_ordered_by_target():
 def test_weights_that_decay_are_trained_without_subtracting_the_initial_function():
     points = Points.random(3, 4)
     for decay, centered in ((0.0, True), (0.1, False)):
-        problem: Any = drawn.Setting(1, "relu", points, 0.3, 5, decay).problem(0.7)
+        problem: Any = drawn.RichnessSeries(1, "relu", points, 0.3, 5, decay).problem(0.7)
         assert problem.network.centered is centered
         assert problem.network.richness == 0.7
         assert problem.training.weight_decay == decay
@@ -53,7 +53,7 @@ def test_weights_that_decay_are_trained_without_subtracting_the_initial_function
 
 def test_the_share_of_the_kernel_is_that_of_its_trace():
     """Without force (γ_0 → 0 at short times) two layers of relu weights decay, and K as (1 − ηλ)^(2t)."""
-    setting = drawn.Setting(1, "relu", Points.random(3, 4), 0.1, 5, weight_decay=2.0)
+    setting = drawn.RichnessSeries(1, "relu", Points.random(3, 4), 0.1, 5, weight_decay=2.0)
     theory = solve(setting.problem(1e-6), Particles(samples=64, batches=2))
     # Forces move fields by γ_0² at most.
     assert drawn.kernel_share(theory) == pytest.approx(0.8**10, rel=1e-5)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from learndyn.core.symmetry import SymmetricStart
-from learndyn.core.unit_symmetries import Units, moved, possible, symmetries
+from learndyn.core.unit_symmetries import UnitOverlaps, moved, possible, symmetries
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.units import FlowShape
@@ -40,7 +40,9 @@ def symmetric_start(problem: Problem) -> SymmetricStart | None:
         return None
     counts = ((shape.windows, shape.neurons), (shape.teacher_windows, shape.teacher_neurons))
     student, teacher = (
-        Units(overlaps, a, np.repeat(parities, windows * neurons), _groups(shape, windows, neurons))
+        UnitOverlaps(
+            overlaps, a, np.repeat(parities, windows * neurons), _groups(shape, windows, neurons)
+        )
         for overlaps, a, (windows, neurons) in zip(
             (start.Q, start.T), (start.a, start.teacher_a), counts, strict=True
         )

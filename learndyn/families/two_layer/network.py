@@ -3,6 +3,8 @@
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
@@ -36,8 +38,15 @@ class TwoLayer(Network):
 
         w_i ← (1 − τ_kκ) w_i + τ_k √N/P v_i Σ_μ Δ_μ g'(λ_iμ) x_μ;
 
-    τ_k = η(k) where training has `steps`; where it has a `time`, τ_k = η(t_k)(t_{k+1} − t_k) on a grid of times, which
+    τ_k = η(k) if training has `steps`; if it has a `time`, τ_k = η(t_k)(t_{k+1} − t_k) on a grid of times, which
     follows gradient flow. N/P times a sum over examples is N times their mean, as on the `Population`.
+
+    - `activation` (g): a name such as "erf", a formula, an `Activation`, or any smooth JAX function.
+    - `Q` (w_i·w_k/N): overlaps of the student's units at the start, K×K and positive semidefinite.
+    - `R` (w_i·w*_n/N): overlaps of student and teacher units at the start, K×M.
+    - `readout` (v): one number per hidden unit. Ones unless given.
+    - `train_readout`: whether the readout is trained, with the rate η_v (`readout_learning_rate` of training, or η);
+      not on a `Dataset`. False unless given.
     """
 
     constructors = ("random",)
@@ -85,7 +94,12 @@ class TwoLayer(Network):
 
     @classmethod
     def from_weights(
-        cls, activation, weights, teacher_weights, readout=None, train_readout=False
+        cls,
+        activation: Any,
+        weights: ArrayLike,
+        teacher_weights: ArrayLike,
+        readout: ArrayLike | None = None,
+        train_readout: bool = False,
     ) -> "TwoLayer":
         """The network that starts from these weights (K×N), for a teacher with `teacher_weights` (M×N)."""
         W = array(2)(weights, "TwoLayer.weights")
@@ -104,15 +118,22 @@ class TwoLayer(Network):
         scale: float,
         size: int,
         seed: int = 0,
-        activation=None,
-        readout=None,
+        activation: Any = None,
+        readout: ArrayLike | None = None,
         readout_scale: float | None = None,
         train_readout: bool = False,
     ) -> "TwoLayer":
         """The overlaps of weights drawn from N(0, scale²) in `size` dimensions (N), independent of the teacher.
 
-        The activation is the teacher's unless given. The readout is ones, or `readout`, or drawn from
-        N(0, readout_scale²).
+        - `hidden` (K): number of hidden units.
+        - `teacher`: the teacher, with M units.
+        - `scale`: standard deviation of a weight.
+        - `size` (N): number of inputs, at least K + M.
+        - `seed`: seed of the draw. 0 unless given.
+        - `activation` (g): that of the teacher unless given.
+        - `readout` (v): ones unless given.
+        - `readout_scale`: draws the readout from N(0, readout_scale²) instead.
+        - `train_readout`: whether the readout is trained. False unless given.
         """
         K = whole(1)(hidden, "TwoLayer.hidden")
         teacher = part(Teacher)(teacher, "TwoLayer.teacher")
@@ -133,6 +154,8 @@ class TwoLayer(Network):
         return cls(activation, Q, R, readout, train_readout)
 
 
-def covariance(Q, R, T):
+def covariance(
+    Q: Float[np.ndarray, "K K"], R: Float[np.ndarray, "K M"], T: Float[np.ndarray, "M M"]
+) -> Float[np.ndarray, "n n"]:
     """C = [[Q, R], [Rᵀ, T]], the covariance of the student fields λ and the teacher fields ρ."""
     return np.block([[Q, R], [R.T, T]])

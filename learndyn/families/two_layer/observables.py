@@ -1,6 +1,10 @@
 """The observables of a two-layer network, the same for every supply, for the limit and for finite networks."""
 
+from typing import Any
+
 import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from learndyn.analyses.grokking import LEVEL, drop_time
 from learndyn.core.curves import Quantity, Table
@@ -33,7 +37,7 @@ TABLE: Table = (
     Quantity(
         "R_star", ("step", "student", "teacher"), "response of g_i(t) to the teacher's field ρ_n"
     ),
-    # These have a kink as a function of the curve, or are not numbers where nothing drops.
+    # These have a kink as a function of the curve, or are NaN if nothing drops.
     Quantity(
         "specialisation", ("step", "student"), "specialisation of each student unit", judged=False
     ),
@@ -43,12 +47,17 @@ TABLE: Table = (
 )
 
 
-def specialisation(Q, R, T, xp=np):
+def specialisation(
+    Q: Float[Array, "*states K K"] | Float[np.ndarray, "*states K K"],
+    R: Float[Array, "*states K M"] | Float[np.ndarray, "*states K M"],
+    T: Float[Array, "M M"] | Float[np.ndarray, "M M"],
+    xp: Any = np,
+) -> Any:
     """How specialised each student unit is: its largest |cosine| with a teacher unit minus the second largest.
 
     The cosine is R_in/√(Q_ii T_nn); 1 is a unit that has become one teacher unit of an orthogonal teacher, 0 a unit
     that treats two teacher units alike. With a single teacher unit it is the |cosine| itself. Q and R may have
-    leading axes.
+    leading axes; `xp` is NumPy or `jax.numpy`.
     """
     student = xp.diagonal(Q, axis1=-2, axis2=-1)[..., :, None]
     lengths = xp.sqrt(student * xp.diagonal(T))
@@ -59,7 +68,7 @@ def specialisation(Q, R, T, xp=np):
     return ranked[..., -1] - ranked[..., -2]
 
 
-def drops(times, train_loss, test_loss) -> dict[str, float]:
-    """When the two losses drop, and the ratio of the two times."""
+def drops(times: ArrayLike, train_loss: ArrayLike, test_loss: ArrayLike) -> dict[str, float]:
+    """The times at which the train and the test loss drop, and their ratio, the grokking delay."""
     train, test = drop_time(times, train_loss), drop_time(times, test_loss)
     return {"train_drop": train, "test_drop": test, "grokking_delay": test / train}

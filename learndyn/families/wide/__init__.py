@@ -2,8 +2,8 @@
 
 The methods are in `solve.py`: the exact linear solution (`equations/linear.py`, `equations/innovation.py`), particles
 for one hidden layer (`equations/particles.py`), sampled layers for deep ones (`equations/sampled.py`), gradient flow
-(`flow.py`) and approximations (`equations/approximations.py`, `equations/alternating.py`). Finite networks are in
-`finite.py`.
+(`gradient_flow.py`) and approximations (`equations/approximations.py`, `equations/alternating.py`). A problem becomes
+arrays in `problem_arrays.py` and `loss.py`; finite networks are in `finite.py`.
 """
 
 from learndyn.families.wide import theories as theories

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from learndyn.core.record import Record
 from learndyn.core.simulate import simulate
@@ -19,6 +20,7 @@ from learndyn.families.wide.solve import (
     StaticKernel,
     automatic,
 )
+from learndyn.problem.problem import Problem
 
 COMPARED = ("train_loss", "prediction", "test_prediction", "kernel", "Phi")
 
@@ -27,10 +29,12 @@ COMPARED = ("train_loss", "prediction", "test_prediction", "kernel", "Phi")
 class Approximations:
     """The full theory, its approximations and, if they were trained, finite networks.
 
-    `solutions` maps the names of the methods to their solutions; `runs` is the simulation or None. `table` has a row
-    for each method and a column for each observable: the root mean square deviation from the full theory, in per cent
-    of its own root mean square, and in the columns that end in " (runs)" that from the mean of the networks.
-    `left_out` says why a method is missing.
+    - `solutions`: the solutions by the names of the methods.
+    - `runs`: the simulation, or None.
+    - `table`: a row for each method and a column for each observable: the root mean square deviation from the full
+      theory, in per cent of the root mean square of the full theory. In columns that end in " (runs)", the mean of the
+      networks takes the place of the full theory.
+    - `left_out`: why a method is missing, by its name.
     """
 
     solutions: dict[str, Solution]
@@ -38,15 +42,20 @@ class Approximations:
     table: pd.DataFrame
     left_out: dict[str, str]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = ["deviations in per cent", self.table.to_string(float_format="{:.3g}".format)]
-        return "\n".join(lines + [f"{name}: {why}" for name, why in self.left_out.items()])
+        return "\n".join(lines + [f"{name}: {reason}" for name, reason in self.left_out.items()])
 
 
 def approximations(
-    problem, size: int | None = None, seeds: int = 4, *, save_at=None, samples: int = 1024
+    problem: Problem,
+    size: int | None = None,
+    seeds: int = 4,
+    *,
+    save_at: int | ArrayLike | None = None,
+    samples: int = 1024,
 ) -> Approximations:
-    """Solve a wide network by every method that applies, and train networks of width `size` if it is given."""
+    """Solve a wide network by every method that applies, and train `seeds` networks of width `size` if it is given."""
     if not isinstance(problem.network, Wide):
         kind = type(problem.network).__name__
         raise ProblemError("problem.network", kind, "must be a Wide network")
@@ -79,8 +88,8 @@ def approximations(
     return Approximations(solutions, runs, table, left_out)
 
 
-def _deviation(found, reference) -> float:
+def _deviation(values: xr.DataArray, reference: xr.DataArray) -> float:
     """The root mean square deviation, in per cent of the reference's root mean square, before either diverged."""
-    found, reference = xr.align(found, reference, join="inner")
+    values, reference = xr.align(values, reference, join="inner")
     size = np.sqrt(np.mean(reference.values**2))
-    return float(100 * np.sqrt(np.mean((found.values - reference.values) ** 2)) / size)
+    return float(100 * np.sqrt(np.mean((values.values - reference.values) ** 2)) / size)

@@ -23,20 +23,30 @@ states have random generators of their own.
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import expit, softmax
 
 from learndyn.errors import ProblemError
-from learndyn.families.wide.kernels import is_linear
-from learndyn.families.wide.setting import Loss, Setting
+from learndyn.families.wide.kernel_observables import is_linear
+from learndyn.families.wide.loss import Loss
+from learndyn.families.wide.problem_arrays import WideSetting
 from learndyn.problem.activations import Relu
 from learndyn.problem.activations.values import with_curvature
+from learndyn.problem.problem import Problem
+from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import impulse_response
 
+if TYPE_CHECKING:
+    from learndyn.families.wide.finite import FiniteWide, LayerFields, WideWeights
 
-def force_change(loss: Loss, f, df):
-    """The change of the forces E (points × C) with that of the outputs, df (…, points, C): zero where not trained."""
+
+def force_change(
+    loss: Loss, f: Float[np.ndarray, "points C"], df: Float[np.ndarray, "... points C"]
+) -> Float[np.ndarray, "... points C"]:
+    """The change of the forces E with the change df of the outputs f; it is zero for points that are not trained."""
     P, changed = len(loss.targets), np.zeros_like(df)
     f, df = f[:P], df[..., :P, :]
     if loss.criterion == "squared":
@@ -50,8 +60,8 @@ def force_change(loss: Loss, f, df):
     return changed
 
 
-def check(problem) -> None:
-    """Refuse responses where they have no meaning, or no theory to go with."""
+def check(problem: Problem) -> None:
+    """Refuse responses that are meaningless or that no theory predicts."""
     network, allowed = problem.network, None
     linear = is_linear(network.activation)
     if problem.training.time is not None:
@@ -66,20 +76,20 @@ def check(problem) -> None:
         raise ProblemError("WideDescent.responses", True, allowed)
 
 
-def sources(made: Setting, states: int, probes: int) -> tuple[int, ...]:
-    """Sources by state, probe, layer, point, and kind: one on h, C on z.
+def sources(setting: WideSetting, states: int, probes: int) -> tuple[int, ...]:
+    """Numbers of sources: by state, probe, layer, point, and kind (1 on h, C on z).
 
-    The sampled theory needs no responses to h in the first layer and to z in the last one, and leaves them zero.
+    The sampled theory needs no responses to h in the first layer nor to z in the last, and leaves them zero.
     """
-    layers = made.depth if is_linear(made.activation) else made.depth - 1
-    return states, probes, layers, made.points, 1 + made.outputs
+    layers = setting.depth if is_linear(setting.activation) else setting.depth - 1
+    return states, probes, layers, setting.points, 1 + setting.outputs
 
 
-def memory(made: Setting, width: int, states: int, steps: int, probes: int) -> float:
-    """Bytes for the tangents of one network: their past, a step of them, and their directions."""
-    past = 2 * made.depth * steps * made.trained
-    now = made.points * (5 + made.depth + 3 * made.outputs)
-    return math.prod(sources(made, states, probes)) * width * (8.0 * (past + now) + 1)
+def memory(setting: WideSetting, width: int, states: int, steps: int, probes: int) -> float:
+    """Bytes that the tangents of one network need: their past, one step, and their directions."""
+    past = 2 * setting.depth * steps * setting.trained
+    now = setting.points * (5 + setting.depth + 3 * setting.outputs)
+    return math.prod(sources(setting, states, probes)) * width * (8.0 * (past + now) + 1)
 
 
 class Past:
@@ -90,66 +100,91 @@ class Past:
         self.values = np.zeros((steps * points, width))
         self.changes = np.zeros((tangents, steps * points, width))
 
-    def put(self, t: int, values, changes) -> None:
-        """The fields of step t, and the changes of the first tangents."""
+    def put(
+        self,
+        t: int,
+        values: Float[np.ndarray, "points N"],
+        changes: Float[np.ndarray, "tangents points N"],
+    ) -> None:
+        """Store the fields of step t, and their changes in the first tangents."""
         P = self.points
         rows = slice(t * P, (t + 1) * P)
         self.values[rows], self.changes[: len(changes), rows] = values[:P], changes[:, :P]
 
 
-def change_of_sum(kappa, kept: Past, dotted: Past, rows, active: int):
-    """δ Σ_{s,α} κ(s) kept_α(s) (dotted_α(s)·row) for each of the `rows`, which stay as they are."""
+def change_of_sum(
+    kappa: Float[np.ndarray, " past"],
+    summed: Past,
+    dotted: Past,
+    rows: Float[np.ndarray, "rows N"],
+    active: int,
+) -> Float[np.ndarray, "tangents rows N"]:
+    """δ Σ_{s,α} κ(s) summed_α(s) (dotted_α(s)·row) for each of the `rows`, which are not varied."""
     n = len(kappa)
     weights = kappa * (rows @ dotted.values[:n].T)
-    found = weights @ kept.changes[:active, :n]
+    total = weights @ summed.changes[:active, :n]
     if len(dotted.changes):
         changed = kappa[:, None] * (dotted.changes[:active, :n] @ rows.T)
-        found += changed.transpose(0, 2, 1) @ kept.values[:n]
-    return found
+        total += changed.transpose(0, 2, 1) @ summed.values[:n]
+    return total
 
 
-class Tangents:
-    """The tangents of a run recorded at the steps `recorded`, and the responses A and B found so far.
+class WideTangents:
+    """The tangents of a run recorded at the steps `recorded`, and the responses A and B measured so far.
 
     Layers are numbered from 0, and `output` is −1 for a source on h.
     """
 
-    def __init__(self, made: Setting, training, trainee, recorded, probes: int, seed: int):
-        self.made, self.x, self.origin, self.probes = made, trainee.x, trainee.origin, probes
+    def __init__(
+        self,
+        setting: WideSetting,
+        training: GradientDescent,
+        trainee: "FiniteWide",
+        recorded: np.ndarray,
+        probes: int,
+        seed: int,
+    ):
+        self.setting, self.x, self.origin, self.probes = setting, trainee.x, trainee.origin, probes
         width = trainee.theta.w.shape[1]
-        P, p, C, L, n = made.trained, made.points, made.outputs, made.depth, len(recorded)
+        P, p, C, L, n = (
+            setting.trained,
+            setting.points,
+            setting.outputs,
+            setting.depth,
+            len(recorded),
+        )
         self.last = int(recorded[-1])
         self.kappa = np.asarray(impulse_response(training, self.last)[0])
-        shape = sources(made, n, probes)
-        self.state, _, layer, self.point, output = (one.ravel() for one in np.indices(shape))
+        shape = sources(setting, n, probes)
+        self.state, _, layer, self.point, output = (index.ravel() for index in np.indices(shape))
         self.output = output - 1
         # Sources on z begin at the first layer, those on h end at the last one.
         self.layer = np.where(self.output < 0, layer + L - shape[2], layer)
         self.v = np.concatenate([_signs(seed, int(t), (len(layer) // n, width)) for t in recorded])
-        many = len(self.v)
+        count = len(self.v)
         self.inputs = Past(0, self.last, P, self.x.shape[1])
-        self.phi = [Past(many, self.last, P, width) for _ in range(L)]
-        self.delta = [Past(many, self.last, P, width) for _ in range(L)]
-        self.E = Past(many, self.last, P, C)
+        self.phi = [Past(count, self.last, P, width) for _ in range(L)]
+        self.delta = [Past(count, self.last, P, width) for _ in range(L)]
+        self.E = Past(count, self.last, P, C)
         self.A = np.zeros((L, n, p, n, p, C))
         self.B = np.zeros((L, n, p, C, n, p))
 
-    def step(self, t: int, weights, record: int | None, reached: int) -> None:
-        """Step t at `weights`; of the recorded states `reached` have begun, the last of them `record`, if it is now."""
-        made, active = self.made, int(np.sum(self.state < reached))
+    def step(self, t: int, weights: "WideWeights", record: int | None, reached: int) -> None:
+        """Take step t at `weights`. `reached` recorded states have begun; `record` is the number of the present one."""
+        setting, active = self.setting, int(np.sum(self.state < reached))
         if not active:
             return
         fields = weights.forward(self.x)
         f = fields.f - self.origin
-        E = made.loss.force(f)
-        kappa = made.gamma * np.repeat(self.kappa[t, :t], made.trained)
+        E = setting.loss.force(f)
+        kappa = setting.gamma * np.repeat(self.kappa[t, :t], setting.trained)
         bends, dh, dphi = self._forward(kappa, weights, fields, record, active)
-        dw = change_of_sum(kappa, self.phi[-1], self.E, np.eye(made.outputs), active)
+        dw = change_of_sum(kappa, self.phi[-1], self.E, np.eye(setting.outputs), active)
         df = (dw @ fields.phi[-1].T).transpose(0, 2, 1) + dphi[-1] @ weights.w.T
-        dE = force_change(made.loss, f, df / (made.gamma * len(weights.w.T)))
+        dE = force_change(setting.loss, f, df / (setting.gamma * len(weights.w.T)))
         z = np.broadcast_to(weights.w, (len(f), *weights.w.shape))
         dz = np.repeat(dw[:, None], len(f), axis=1)
-        for ell in reversed(range(made.depth)):
+        for ell in reversed(range(setting.depth)):
             at = self._start(ell, record, on_z=True)
             dz[at, self.point[at], self.output[at]] += self.v[at]
             slope = fields.slope[ell][:, None]
@@ -172,7 +207,14 @@ class Tangents:
             self.inputs.put(t, self.x, self.inputs.changes)
             self.E.put(t, E, dE)
 
-    def _forward(self, kappa, weights, fields, record: int | None, active: int):
+    def _forward(
+        self,
+        kappa: Float[np.ndarray, " past"],
+        weights: "WideWeights",
+        fields: "LayerFields",
+        record: int | None,
+        active: int,
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
         """φ'' of all layers, and δh and δφ (tangents × points × N)."""
         bends, dh, dphi = [], [], []
         for ell, W in enumerate(weights.W):
@@ -186,46 +228,56 @@ class Tangents:
                 moved += (kappa @ self.delta[ell].changes[:active, : len(kappa)])[:, None]
             at = self._start(ell, record, on_z=False)
             moved[at, self.point[at]] += self.v[at]
-            bends.append(np.asarray(with_curvature(self.made.activation, fields.h[ell])[2]))
+            bends.append(np.asarray(with_curvature(self.setting.activation, fields.h[ell])[2]))
             dh.append(moved)
             dphi.append(fields.slope[ell] * moved)
         return bends, dh, dphi
 
-    def _start(self, ell: int, record: int | None, on_z: bool):
-        """The tangents whose source joins z, or h, of a layer now."""
+    def _start(self, ell: int, record: int | None, on_z: bool) -> np.ndarray:
+        """The tangents whose source joins z (with `on_z`) or h of a layer at the present state."""
         if record is None:
             return np.arange(0)
         mine = (self.layer == ell) & ((self.output >= 0) == on_z)
         return np.flatnonzero(mine & (self.state == record))
 
-    def _measure(self, ell: int, record: int, active: int, dphi, dg) -> None:
+    def _measure(
+        self,
+        ell: int,
+        record: int,
+        active: int,
+        dphi: Float[np.ndarray, "tangents points N"],
+        dg: Float[np.ndarray, "tangents points C N"],
+    ) -> None:
         """A and B of a layer at a recorded state: v·δφ/N and v·δg/N, their means over probes."""
         mine, output = (self.layer == ell)[:active], self.output[:active]
         (p, C), states, N = self.B.shape[2:4], record + 1, dphi.shape[-1]
         if np.any(on_z := mine & (output >= 0)):
-            found = np.einsum("jmn,jn->mj", dphi[on_z], self.v[:active][on_z]) / N
-            found = found.reshape(p, states, self.probes, p, C)
-            self.A[ell, record, :, :states] = found.mean(axis=2)
+            A = np.einsum("jmn,jn->mj", dphi[on_z], self.v[:active][on_z]) / N
+            A = A.reshape(p, states, self.probes, p, C)
+            self.A[ell, record, :, :states] = A.mean(axis=2)
         if np.any(on_h := mine & (output < 0)):
-            found = np.einsum("jmcn,jn->mcj", dg[on_h], self.v[:active][on_h]) / N
-            found = found.reshape(p, C, states, self.probes, p)
-            self.B[ell, record, :, :, :states] = found.mean(axis=3)
+            B = np.einsum("jmcn,jn->mcj", dg[on_h], self.v[:active][on_h]) / N
+            B = B.reshape(p, C, states, self.probes, p)
+            self.B[ell, record, :, :, :states] = B.mean(axis=3)
 
-    def arrays(self, places) -> dict:
-        """A and B at some of the recorded states, by their numbers."""
+    def arrays(self, places: np.ndarray) -> dict:
+        """A and B at the recorded states with the numbers `places`."""
         A, B = self.A[:, places][:, :, :, places], self.B[:, places][:, :, :, :, places]
-        if is_linear(self.made.activation):
+        if is_linear(self.setting.activation):
             # Linear units have the same gradient on every point, and the theory has the sum of the responses to all.
             A = np.repeat(A.mean(axis=4, keepdims=True), A.shape[4], axis=4)
         return {"A": A, "B": B}
 
 
-def _through(vectors, W):
-    """The last axis times W/√N, all in one product."""
+def _through(
+    vectors: Float[np.ndarray, "... N"], W: Float[np.ndarray, "N N"]
+) -> Float[np.ndarray, "... N"]:
+    """The last axis of `vectors` times W/√N, in one product."""
     rows = vectors.reshape(-1, vectors.shape[-1])
     return (rows @ W).reshape(vectors.shape) / math.sqrt(len(W))
 
 
-def _signs(seed: int, step: int, shape):
+def _signs(seed: int, step: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Random signs ±1 for the sources of a step."""
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(3, step))))
     return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1

@@ -4,9 +4,11 @@ Points are numbered with the trained ones first.
 """
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from learndyn.core.curves import Quantity, Table
-from learndyn.families.wide.setting import Loss
+from learndyn.families.wide.loss import Loss
 
 TRAINED = "as training has it: criterion (½ for squared), and mean or sum over points; given labels"
 TWO = ("layer", "step", "point", "step2", "point2")
@@ -38,7 +40,7 @@ TABLE: Table = (
         ("layer", "step"),
         "alignment of Φ^ℓ(t, t) with the targets, Tr(yᵀΦy)/(|Φ||yyᵀ|)",
     ),
-    # A norm of little is mostly that of the noise, and single samples have nothing to agree with.
+    # The norm of a small movement is mostly noise, and single samples have no counterpart.
     Quantity(
         "movement",
         ("layer", "step"),
@@ -54,20 +56,24 @@ TABLE: Table = (
 )
 
 
-def losses(loss: Loss, f: np.ndarray, test_targets) -> dict[str, np.ndarray]:
-    """Predictions and losses from the outputs f (steps, points, C) of all points."""
+def losses(
+    loss: Loss, f: Float[np.ndarray, "steps points C"], test_targets: ArrayLike | None
+) -> dict[str, np.ndarray]:
+    """Predictions and losses from the outputs f of all points."""
     P = len(loss.targets)
-    found = {"prediction": f[:, :P], "train_loss": loss.value(f[:, :P])}
+    observables = {"prediction": f[:, :P], "train_loss": loss.value(f[:, :P])}
     if f.shape[1] > P:
-        found["test_prediction"] = f[:, P:]
+        observables["test_prediction"] = f[:, P:]
         if test_targets is not None:
             y = np.asarray(test_targets).reshape(f.shape[1] - P, -1)
-            found["test_loss"] = loss.value(f[:, P:], y)
-    return found
+            observables["test_loss"] = loss.value(f[:, P:], y)
+    return observables
 
 
-def kernel_summaries(Phi: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
-    """`alignment` and `movement` from the equal-time kernels Φ (layers, steps, points, points) of all points."""
+def kernel_summaries(
+    Phi: Float[np.ndarray, "L steps points points"], targets: Float[np.ndarray, "P C"]
+) -> dict[str, np.ndarray]:
+    """`alignment` and `movement` from the kernels Φ of all points at equal times."""
     P = len(targets)
     trained = Phi[..., :P, :P]
     square = targets @ targets.T

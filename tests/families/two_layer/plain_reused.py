@@ -12,7 +12,7 @@ def plain(setting, xi, z, root):
     """Everything from section 3 of the theory, for normals `xi` (S, M + K + T·K), label noise `z` (S)."""
     K, M, T = setting.hidden, setting.teachers, len(setting.tau)
     n, S = T + 1, len(z)
-    made, v, gamma, tau = setting.made, setting.v, setting.ratio, setting.tau
+    made, v, gamma, tau = setting.pair, setting.v, setting.ratio, setting.tau
     second = jax.vmap(jax.vmap(jax.grad(lambda x: made.student.derivative(x))))
     rho = xi[:, :M] @ root.T
     clean = np.asarray(made.teacher(rho)) @ np.asarray(made.v_star)

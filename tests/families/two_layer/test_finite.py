@@ -16,8 +16,9 @@ from scipy import stats
 
 import learndyn as ld
 from learndyn.families.two_layer.online.equations import equations
-from learndyn.families.two_layer.online.finite import _Chain, _Descent, draw_weights, overlaps
+from learndyn.families.two_layer.online.finite import _Chain, _Descent
 from learndyn.families.two_layer.online.solve import quadrature
+from learndyn.families.two_layer.weights import draw_weights, overlaps
 from learndyn.numerics.precision import float64
 from tests import problems
 

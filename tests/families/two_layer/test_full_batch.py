@@ -16,7 +16,7 @@ from learndyn.families.two_layer.online.equations import equations
 from learndyn.families.two_layer.reused import finite as full_batch
 from learndyn.families.two_layer.reused.finite import (
     FullBatch,
-    Tangents,
+    ReusedTangents,
     _forces,
     draw,
     fields,
@@ -259,7 +259,7 @@ def responses(activation):
     found = values(train(made, 30, responses=True, save_at=[0, 1, 3, 5]))
     with float64():
         plain = Plain(made, 30)
-        tangents = Tangents(plain.system, 3, plain.examples, np.array([0, 1, 3, 5]), seed=0)
+        tangents = ReusedTangents(plain.system, 3, plain.examples, np.array([0, 1, 3, 5]), seed=0)
     return found, plain, tangents
 
 

@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 import learndyn as ld
 from learndyn.analyses.grokking import drop_time
 from learndyn.families.two_layer.online.equations import equations
-from learndyn.families.two_layer.reused.equations import SampleProcess, Setting, WeightProcess
+from learndyn.families.two_layer.reused.equations import ReusedSetting, SampleProcess, WeightProcess
 from learndyn.families.two_layer.reused.time_grid import time_grid
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.precision import float64
@@ -29,10 +29,10 @@ def rising(steps):
 rich = partial(problems.uneven, **rising(7))
 
 
-def setting_of(problem, **grid) -> Setting:
+def setting_of(problem, **grid) -> ReusedSetting:
     made, start = equations(problem)
     steps = time_grid(problem, ld.CausalSampling(**grid))
-    return Setting(
+    return ReusedSetting(
         made,
         *(np.asarray(x) for x in start),
         ratio=problem.data.ratio,
@@ -106,7 +106,7 @@ def test_stein_identities_hold_to_the_sampling_error(problem):
             h = [process.advance(t, batch.weights) for t in range(setting.states)]
             rho = batch.weights.root @ process._xi[: setting.teachers]
             C, A = batch.weights.overlaps(np.arange(setting.states))
-            T = np.asarray(setting.made.T)
+            T = np.asarray(setting.pair.T)
             for t, tau in enumerate(setting.tau):
                 g, keep = process.g[t], 1 - tau * setting.decay
                 direct = g @ rho.T / 512
@@ -292,7 +292,7 @@ def test_gap_formula_is_the_leading_order():
             process, t = batch.process, setting.states - 1
             u = process._fields(batch.weights.W[t])
             with float64():
-                f = setting.v @ np.asarray(setting.made.student(jnp.asarray(u)))
+                f = setting.v @ np.asarray(setting.pair.student(jnp.asarray(u)))
             gap.append((np.mean((process.y - f) ** 2) - process.loss[t]) / 2)
             rest.append(gap[-1] - batch._leading_gap([t])[0])
         gaps.append(np.mean(gap))

@@ -14,7 +14,7 @@ from learndyn.families.wide.equations.approximations import (
 )
 from learndyn.families.wide.equations.linear import kernel_now, solve_linear
 from learndyn.families.wide.network import Wide
-from learndyn.families.wide.setting import setting
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
 from learndyn.problem.activations import as_activation
 from learndyn.problem.points import Points
@@ -25,7 +25,7 @@ from learndyn.problem.training import GradientDescent
 
 def made(depth, data, rate, steps, richness=1.0, bias=False, activation="linear", **rule):
     training = GradientDescent(rate, steps=steps, **rule)
-    return setting(Problem(Wide(depth, activation, richness, bias), data, training), steps)
+    return wide_setting(Problem(Wide(depth, activation, richness, bias), data, training), steps)
 
 
 def full(chosen):

@@ -33,7 +33,7 @@ def test_networks_and_what_is_left_out_are_shown():
         samples=256,
     )
     assert found.runs is not None
-    assert "linear activations only" in found.left_out["Perturbative"]
+    assert "only for linear activations" in found.left_out["Perturbative"]
     assert "Perturbative" not in found.table.index
     close, far = found.table.loc[["SampledLayers", "StaticKernel"], "Phi (runs)"]
     assert close < 0.3 * far

@@ -10,7 +10,7 @@ import pytest
 import learndyn as ld
 from learndyn.errors import NotEnoughMemory, ProblemError
 from learndyn.families.wide.finite import Descending, WideDescent, draw
-from learndyn.families.wide.setting import setting
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
 from learndyn.problem.schedules import ExponentialDecay
 from tests import problems
@@ -39,7 +39,7 @@ def tangents_of(made, recorded, probes=1, size=N):
     """The tangents of a network that was trained and recorded at some steps."""
     with float64():
         x, method = made.data.all_inputs(), WideDescent(responses=True, probes=probes)
-        network = Descending(made, setting(made, 1), x, size, method, recorded, 0)
+        network = Descending(made, wide_setting(made, 1), x, size, method, recorded, 0)
         assert network.advance(recorded, lambda state: None) == len(recorded)
     return network.tangents
 
@@ -54,7 +54,7 @@ class Plain:
         self.made, self.zeta = made, zeta
         self.x = jnp.asarray(made.data.all_inputs())
         self.y = jnp.asarray(made.data.targets.reshape(P, -1))
-        weights = draw(setting(made, 1), self.x.shape[1], N, 0)[0]
+        weights = draw(wide_setting(made, 1), self.x.shape[1], N, 0)[0]
         self.theta = jax.tree.map(jnp.asarray, (weights.W, weights.b, weights.w))
         none = [jnp.zeros((len(self.x), N)) for _ in weights.W]
         f, _ = self.outputs(self.theta, none)
@@ -116,7 +116,7 @@ class Plain:
 
 def drawn_noise(made):
     """The noise of the simulator, step by step, in the order in which it is drawn."""
-    weights, rng = draw(setting(made, 1), made.data.all_inputs().shape[1], N, 0)
+    weights, rng = draw(wide_setting(made, 1), made.data.all_inputs().shape[1], N, 0)
     like = (weights.W, weights.b, weights.w)
     return [jax.tree.map(lambda w: rng.standard_normal(w.shape), like) for _ in range(STEPS)]
 
@@ -143,7 +143,7 @@ def test_responses_are_derivatives_of_the_run(name):
     made = problem(**SETTINGS[name])
     recorded, probes = np.array([0, 1, 3, 4]), 2
     with float64():
-        known, tangents = setting(made, 1), tangents_of(made, recorded, probes)
+        known, tangents = wide_setting(made, 1), tangents_of(made, recorded, probes)
         plain = Plain(made, drawn_noise(made) if made.training.noise else None)
         L, p, C = known.depth, known.points, known.outputs
         none = (

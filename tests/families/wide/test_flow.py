@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 import learndyn as ld
 from learndyn.core.curves import Curves, Quantity, of_batches
 from learndyn.core.record import Record
-from learndyn.families.wide.flow import first_step, flow
+from learndyn.families.wide.gradient_flow import first_step, flow
 
 WHITE = ld.Points(gram=np.eye(3), targets=[1.0, -0.5, 0.8])
 
@@ -124,7 +124,7 @@ def test_noise_is_no_error_of_the_step():
 def test_a_real_error_beyond_the_noise_is_seen():
     """x ~ √dt has no series: 0.4 √dt changes by 2 % in an extrapolation, ten times the noise of it."""
     rng = np.random.default_rng(2)
-    with pytest.raises(ld.NotConverged, match="gradient flow is known to"):
+    with pytest.raises(ld.NotConverged, match="gradient flow is accurate to"):
         made_up(lambda dt, i: 0.002 * rng.standard_normal(3), lambda dt: 1 + 0.4 * dt**0.5)
 
 

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 from learndyn.families.wide.equations.linear import kernel_now, linear_memory, solve_linear
 from learndyn.families.wide.network import Wide
-from learndyn.families.wide.setting import setting
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PowerDecay
@@ -25,7 +25,7 @@ def quiet(fraction):
 
 def made(depth, data, rate, steps, richness=1.0, bias=False, **rule):
     training = GradientDescent(rate, steps=steps, **rule)
-    return setting(Problem(Wide(depth, "linear", richness, bias), data, training), steps)
+    return wide_setting(Problem(Wide(depth, "linear", richness, bias), data, training), steps)
 
 
 def solved(*args, memory=True, **kwargs):
@@ -268,7 +268,7 @@ def finite(data, depth, richness, bias, training, width, seed):
     theta = [*weights, readout, *(bias * rng.standard_normal(N) for _ in range(depth))]
     buffers = [np.zeros_like(w) for w in theta]
     problem = Problem(Wide(depth, "linear", richness, bias), data, training)
-    loss = setting(problem, 1).loss
+    loss = wide_setting(problem, 1).loss
     eta = rates(training, training.steps)
     outputs = []
     for t in range(training.steps + 1):
@@ -309,7 +309,7 @@ def test_wide_finite_networks_agree(rich):
     rate = PowerDecay(0.15, 0.5) if rich else 0.3
     training = GradientDescent(rate, steps=steps, **rule)
     problem = Problem(Wide(2, "linear", 1.0, rich), data, training)
-    theory = solve_linear(setting(problem, steps), quiet)
+    theory = solve_linear(wide_setting(problem, steps), quiet)
     runs = [finite(data, 2, 1.0, rich, training, width, seed) for seed in range(seeds)]
     for name, expected, values in (
         ("f", theory.f, [run[0] for run in runs]),

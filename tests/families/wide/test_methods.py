@@ -96,7 +96,7 @@ def test_a_method_refuses_what_it_is_not_for(name):
 
 
 UNKNOWN = {
-    "Perturbative, tanh": (ld.Perturbative(), problem(), "linear .* only; use StaticKernel"),
+    "Perturbative, tanh": (ld.Perturbative(), problem(), "only for linear .*; use StaticKernel"),
     "Perturbative, momentum": (ld.Perturbative(), linear(momentum=0.5), "solve the full theory"),
     "Perturbative, biases": (ld.Perturbative(), linear(bias=True), "set bias to false"),
     "StaticKernel, decay": (ld.StaticKernel(), problem(weight_decay=0.1), "weight_decay"),

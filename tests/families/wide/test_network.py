@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
-from learndyn.families.wide.setting import Loss
+from learndyn.families.wide.loss import Loss
 from learndyn.problem.weight_response import impulse_response, undriven_correlation
 
 TRAINING = ld.GradientDescent(0.1, steps=3)

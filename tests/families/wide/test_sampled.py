@@ -12,7 +12,7 @@ from learndyn.families.wide.equations.linear import solve_linear
 from learndyn.families.wide.equations.particles import TrainingRule, move
 from learndyn.families.wide.equations.sampled import Adjoint, Layer, sweep
 from learndyn.families.wide.network import Wide
-from learndyn.families.wide.setting import setting
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.precision import float64
 from learndyn.numerics.rules import gaussian_rule
@@ -33,7 +33,7 @@ problem = partial(
 
 def batch(asked, samples=256, seed=0, **options):
     with float64():
-        made = setting(asked, asked.training.steps)
+        made = wide_setting(asked, asked.training.steps)
         return made, sweep(
             made, samples, np.random.SeedSequence(seed), lambda done: None, **options
         )
@@ -230,7 +230,7 @@ def test_particles_are_the_sampled_layer(rule):
     )
     general = [batch(asked, 1024, seed)[1].f for seed in range(10)]
     with float64():
-        made = setting(asked, 8)
+        made = wide_setting(asked, 8)
         eta = np.asarray(rates(asked.training, 8))
         options = TrainingRule(
             eta, asked.training.momentum, asked.training.weight_decay, asked.training.noise

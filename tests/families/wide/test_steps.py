@@ -143,7 +143,9 @@ def test_responses_in_pieces_are_those_of_the_recorded_steps():
 def test_responses_away_from_recorded_steps_are_refused():
     asked = problem(steps=401, count=1, test_points=0)
     run = ld.start(asked, 2, method=ld.WideDescent(responses=True))
-    with pytest.raises(ld.LearndynError, match="1 is none of them; use simulate with save_at"):
+    with pytest.raises(
+        ld.LearndynError, match="step 1 is not one of them; use simulate with save_at"
+    ):
         run.step()
 
 
@@ -210,7 +212,7 @@ def test_points_stay_as_they_are():
 def test_training_with_responses_stays_as_it_is():
     asked = problem(steps=4, count=1, test_points=0)
     run = ld.start(asked, N, method=ld.WideDescent(responses=True))
-    with pytest.raises(ld.LearndynError, match="where responses are measured"):
+    with pytest.raises(ld.LearndynError, match="while responses are measured"):
         run.problem = with_training(asked, learning_rate=0.1)
 
 

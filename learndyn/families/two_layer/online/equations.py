@@ -17,15 +17,20 @@ Saad & Solla, Phys. Rev. E 52, 4225 (1995); Riegler & Biehl, J. Phys. A 28, L507
 Zdeborová, NeurIPS 2019; Carrasco-Davis & Grant, ICLR blog posts 2025 (a primer).
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from learndyn.numerics.gaussian import error_moments, loss
+from learndyn.families.two_layer.student_teacher import (
+    OrderParameters,
+    StudentTeacher,
+    initial_overlaps,
+    student_teacher_arrays,
+)
+from learndyn.numerics.gaussian import error_moments
 from learndyn.numerics.precision import leaves_as_arrays
-from learndyn.problem.activations import Activation
+from learndyn.numerics.rules import GaussianRule
+from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import Schedule, as_schedule
 from learndyn.problem.supplies import Population
 
@@ -38,35 +43,24 @@ TASK = (
     "data.task.activation",
     "data.task.readout",
 )
-"""What may change in the middle of training. The overlaps with other teacher units would not be known."""
+"""Fields that may change during training. Not the teacher's T: overlaps with other teacher units are unknown."""
 
 
-class OrderParameters(NamedTuple):
-    """The state of the limit: overlaps Q (K×K), R (K×M) and the readout v (K)."""
+class Equations(StudentTeacher):
+    """The equations of motion, with rates η, η_v, decay κ and batch B; no number is compiled in, as all are arrays."""
 
-    Q: Float[Array, "K K"]
-    R: Float[Array, "K M"]
-    v: Float[Array, " K"]
-
-
-class Equations(eqx.Module):
-    """What the right-hand side depends on besides the state; every number is an array, so none is compiled in."""
-
-    student: Activation
-    teacher: Activation
-    T: Float[Array, "M M"]
-    v_star: Float[Array, " M"]
     eta: Schedule
     eta_v: Schedule
     decay: Float[Array, ""]
-    noise: Float[Array, ""]
     batch: Float[Array, ""]
     train_readout: bool = eqx.field(static=True)
     flow: bool = eqx.field(static=True)
     """Gradient flow: no η² term."""
 
-    def velocity(self, t, y: OrderParameters, rule) -> OrderParameters:
-        """The right-hand side (dQ, dR, dv)/dt."""
+    def velocity(
+        self, t: Float[Array, ""] | float, y: OrderParameters, rule: GaussianRule | None
+    ) -> OrderParameters:
+        """The right-hand side (dQ, dR, dv)/dt at time t and state y; `rule` averages where no closed form exists."""
         Q, R, v = y
         K = v.shape[0]
         eta = self.eta(t)
@@ -85,35 +79,23 @@ class Equations(eqx.Module):
             dv = -self.eta_v(t) * (average.readout + self.decay * v)
         return OrderParameters(dQ, dR, dv)
 
-    def covariance(self, y: OrderParameters) -> Float[Array, "n n"]:
-        """C = [[Q, R], [Rᵀ, T]]."""
-        return jnp.block([[y.Q, y.R], [y.R.T, self.T]])
 
-    def test_loss(self, y: OrderParameters, rule=None) -> Float[Array, ""]:
-        """½⟨ε²⟩ at the state `y`."""
-        s = jnp.concatenate([y.v, -self.v_star])
-        return loss(self.student, self.teacher, self.covariance(y), s, y.v.shape[0], rule)
-
-
-def equations(problem) -> tuple[Equations, OrderParameters]:
+def equations(problem: Problem) -> tuple[Equations, OrderParameters]:
     """The equations of a problem and their initial state."""
-    network, data, training = problem.network, problem.data, problem.training
-    teacher = data.task
+    data, training = problem.data, problem.training
     readout_rate = training.readout_learning_rate
-    numbers = leaves_as_arrays(
+    arrays = leaves_as_arrays(
         {
-            "student": network.activation,
-            "teacher": teacher.activation,
-            "T": teacher.T,
-            "v_star": teacher.readout,
             "eta": as_schedule(training.learning_rate),
             "eta_v": as_schedule(training.learning_rate if readout_rate is None else readout_rate),
             "decay": training.weight_decay,
-            "noise": data.noise,
             "batch": float(getattr(data, "batch", None) or 1),
         }
     )
-    flow = isinstance(data, Population)
-    made = Equations(**numbers, train_readout=network.train_readout, flow=flow)
-    start = leaves_as_arrays((network.Q, network.R, network.readout))
-    return made, OrderParameters(*start)
+    system = Equations(
+        **student_teacher_arrays(problem),
+        **arrays,
+        train_readout=problem.network.train_readout,
+        flow=isinstance(data, Population),
+    )
+    return system, initial_overlaps(problem)

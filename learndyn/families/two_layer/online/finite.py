@@ -10,60 +10,45 @@ when it is recorded nor on the other seeds.
 
 import abc
 import copy
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int
 
 from learndyn.core.divergence import diverged
 from learndyn.core.method import Ensemble, Simulator
-from learndyn.core.progressing import Diverged, Trainee
+from learndyn.core.progressing import Diverged, Report, Trainee
+from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.families.two_layer.observables import specialisation
-from learndyn.families.two_layer.online.equations import TASK, Equations, OrderParameters, equations
-from learndyn.numerics.covariance import covariance_root
+from learndyn.families.two_layer.online.equations import TASK, Equations, equations
+from learndyn.families.two_layer.student_teacher import OrderParameters, rule_of_test_loss
+from learndyn.families.two_layer.weights import TwoLayerWeights, draw_weights, overlaps
 from learndyn.numerics.factor import psd_factor
-from learndyn.numerics.gaussian import closed_form
-from learndyn.numerics.rules import gaussian_rule
+from learndyn.numerics.rules import GaussianRule
+from learndyn.problem.problem import Problem
 
-
-class Weights(NamedTuple):
-    """A finite network and its teacher: student weights W (K×N), readout v, teacher weights W* (M×N)."""
-
-    W: Float[Array, "K N"]
-    v: Float[Array, " K"]
-    W_star: Float[Array, "M N"]
-
-
-def draw_weights(start: OrderParameters, T, size: int, rng) -> Weights:
-    """Weights in `size` dimensions, uniform among those with exactly the overlaps of `start` and `T`."""
-    K, M = start.R.shape
-    C = np.block([[start.Q, start.R], [start.R.T, T]])
-    frame, _ = np.linalg.qr(rng.standard_normal((size, K + M)))
-    both = np.sqrt(size) * covariance_root(C) @ frame.T
-    return Weights(jnp.asarray(both[:K]), start.v, jnp.asarray(both[K:]))
-
-
-def overlaps(weights: Weights) -> OrderParameters:
-    """Q = WWᵀ/N, R = WW*ᵀ/N, v."""
-    N = weights.W.shape[1]
-    W = weights.W
-    return OrderParameters(W @ W.T / N, W @ weights.W_star.T / N, weights.v)
+State = Any
+"""A finite network in training: `TwoLayerWeights`, or its `OrderParameters` alone."""
+Draws = Any
+"""The random numbers of a block of steps: a tuple of arrays with the steps first, or None if there are none."""
 
 
 class Dynamics(eqx.Module):
-    """One way to move a finite network: where it starts, what it draws, how it steps."""
+    """One way to move a finite network: its initial state, its random numbers and its step."""
 
-    made: Equations
+    system: Equations
     start: OrderParameters
     size: int = eqx.field(static=True)
     batch: int = eqx.field(static=True)
 
     @abc.abstractmethod
-    def initial(self, rng):
+    def initial(self, rng: np.random.Generator) -> State:
         """The state before the first step."""
 
     @property
@@ -72,15 +57,21 @@ class Dynamics(eqx.Module):
         """Steps per block of random numbers."""
 
     @abc.abstractmethod
-    def draw(self, rng):
-        """The random numbers of one block."""
+    def draw(self, rng: np.random.Generator) -> Draws:
+        """Draw the random numbers of one block."""
 
     @abc.abstractmethod
-    def step(self, state, inputs, index, time):
+    def step(
+        self,
+        state: State,
+        inputs: Draws,
+        index: Int[Array, ""] | int,
+        time: ArrayLike,
+    ) -> State:
         """The state after one step, with entry `index` of the block's random numbers."""
 
     @abc.abstractmethod
-    def overlaps(self, state) -> OrderParameters:
+    def overlaps(self, state: State) -> OrderParameters:
         """The overlaps of a state."""
 
     def memory(self) -> float:
@@ -92,31 +83,37 @@ class Dynamics(eqx.Module):
 class _Descent(Dynamics):
     """SGD on weights."""
 
-    def initial(self, rng):
-        return draw_weights(self.start, self.made.T, self.size, rng)
+    def initial(self, rng: np.random.Generator) -> TwoLayerWeights:
+        return draw_weights(self.start, self.system.T, self.size, rng)
 
     @property
-    def block(self):
+    def block(self) -> int:
         return max(1, 2**18 // (self.size * self.batch))
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         x = rng.standard_normal((self.block, self.batch, self.size))
         return x, rng.standard_normal((self.block, self.batch))
 
-    def step(self, state, inputs, index, time):
-        (W, v, W_star), N, made = state, self.size, self.made
-        x, xi = inputs[0][index], inputs[1][index]
+    def step(
+        self,
+        state: TwoLayerWeights,
+        inputs: Sequence[Array | np.ndarray],
+        index: Int[Array, ""] | int,
+        time: ArrayLike,
+    ) -> TwoLayerWeights:
+        (W, v, W_star), N, system = state, self.size, self.system
+        x, xi = (array[index] for array in inputs)
         lam, rho = x @ W.T / np.sqrt(N), x @ W_star.T / np.sqrt(N)
-        g = made.student(lam)
-        delta = made.teacher(rho) @ made.v_star + made.noise * xi - g @ v
-        rate, rate_v = made.eta(time), made.eta_v(time)
-        pull = delta[:, None] * made.student.derivative(lam) * v
-        W = (1 - rate * made.decay / N) * W + rate / (self.batch * np.sqrt(N)) * pull.T @ x
-        if made.train_readout:
-            v = (1 - rate_v * made.decay / N) * v + rate_v / (self.batch * N) * delta @ g
-        return Weights(W, v, W_star)
+        g = system.student(lam)
+        delta = system.teacher(rho) @ system.v_star + system.noise * xi - g @ v
+        rate, rate_v = system.eta(time), system.eta_v(time)
+        pull = delta[:, None] * system.student.derivative(lam) * v
+        W = (1 - rate * system.decay / N) * W + rate / (self.batch * np.sqrt(N)) * pull.T @ x
+        if system.train_readout:
+            v = (1 - rate_v * system.decay / N) * v + rate_v / (self.batch * N) * delta @ g
+        return TwoLayerWeights(W, v, W_star)
 
-    def overlaps(self, state):
+    def overlaps(self, state: TwoLayerWeights) -> OrderParameters:
         return overlaps(state)
 
 
@@ -126,15 +123,15 @@ class _Chain(Dynamics):
     Fields u_s = L z_s with LLᵀ = C, and x_s·x_s' = z_s·z_s' + Wishart_{N−n}(1_B)_ss' (Bartlett's factor), n = K + M.
     """
 
-    def initial(self, rng):
+    def initial(self, rng: np.random.Generator) -> OrderParameters:
         return self.start
 
     @property
-    def block(self):
+    def block(self) -> int:
         return max(1, 2**12 // self.batch)
 
-    def draw(self, rng):
-        n, B = self.made.T.shape[0] + self.start.v.shape[0], self.batch
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n, B = self.system.T.shape[0] + self.start.v.shape[0], self.batch
         z = rng.standard_normal((self.block, B, n))
         xi = rng.standard_normal((self.block, B))
         bartlett = np.tril(rng.standard_normal((self.block, B, B)), -1)
@@ -143,95 +140,121 @@ class _Chain(Dynamics):
         bartlett[:, np.arange(B), np.arange(B)] = diagonal
         return z, xi, bartlett
 
-    def step(self, state, inputs, index, time):
-        (Q, R, v), N, B, made = state, self.size, self.batch, self.made
+    def step(
+        self,
+        state: OrderParameters,
+        inputs: Sequence[Array | np.ndarray],
+        index: Int[Array, ""] | int,
+        time: ArrayLike,
+    ) -> OrderParameters:
+        (Q, R, v), N, B, system = state, self.size, self.batch, self.system
         K = v.shape[0]
         z, xi, bartlett = (array[index] for array in inputs)
-        u = z @ psd_factor(made.covariance(state)).T
+        u = z @ psd_factor(system.covariance(state)).T
         lam, rho = u[:, :K], u[:, K:]
         gram = z @ z.T + bartlett @ bartlett.T
-        g = made.student(lam)
-        delta = made.teacher(rho) @ made.v_star + made.noise * xi - g @ v
-        rate, rate_v = made.eta(time), made.eta_v(time)
-        keep = 1 - rate * made.decay / N
-        pull = (delta[:, None] * made.student.derivative(lam) * v).T
+        g = system.student(lam)
+        delta = system.teacher(rho) @ system.v_star + system.noise * xi - g @ v
+        rate, rate_v = system.eta(time), system.eta_v(time)
+        keep = 1 - rate * system.decay / N
+        pull = (delta[:, None] * system.student.derivative(lam) * v).T
         cross = rate / (B * N) * keep * pull @ lam
         square = (rate / (B * N)) ** 2 * pull @ gram @ pull.T
         Q = keep**2 * Q + cross + cross.T + square
         R = keep * R + rate / (B * N) * pull @ rho
-        if made.train_readout:
-            v = (1 - rate_v * made.decay / N) * v + rate_v / (B * N) * delta @ g
+        if system.train_readout:
+            v = (1 - rate_v * system.decay / N) * v + rate_v / (B * N) * delta @ g
         return OrderParameters(Q, R, v)
 
-    def overlaps(self, state):
+    def overlaps(self, state: OrderParameters) -> OrderParameters:
         return state
 
 
 class _ExpectedDescent(Dynamics):
     """Steps of 1/N along −∂(test loss)/∂(W, v)."""
 
-    rule: object
+    rule: GaussianRule | None
 
-    def initial(self, rng):
-        return draw_weights(self.start, self.made.T, self.size, rng)
+    def initial(self, rng: np.random.Generator) -> TwoLayerWeights:
+        return draw_weights(self.start, self.system.T, self.size, rng)
 
     @property
-    def block(self):
+    def block(self) -> int:
         return 1024
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> None:
         return None
 
-    def step(self, state, inputs, index, time):
-        made, N = self.made, self.size
+    def step(
+        self,
+        state: TwoLayerWeights,
+        inputs: None,
+        index: Int[Array, ""] | int,
+        time: ArrayLike,
+    ) -> TwoLayerWeights:
+        system, N = self.system, self.size
 
-        def expected(W, v):
-            return made.test_loss(overlaps(Weights(W, v, state.W_star)), self.rule)
+        def expected(W: Float[Array, "K N"], v: Float[Array, " K"]) -> Float[Array, ""]:
+            return system.test_loss(overlaps(TwoLayerWeights(W, v, state.W_star)), self.rule)
 
         slope_W, slope_v = jax.grad(expected, (0, 1))(state.W, state.v)
-        rate, rate_v = made.eta(time), made.eta_v(time)
-        W = state.W - rate * (slope_W + made.decay / N * state.W)
+        rate, rate_v = system.eta(time), system.eta_v(time)
+        W = state.W - rate * (slope_W + system.decay / N * state.W)
         v = state.v
-        if made.train_readout:
-            v = v - rate_v / N * (slope_v + made.decay * v)
-        return Weights(W, v, state.W_star)
+        if system.train_readout:
+            v = v - rate_v / N * (slope_v + system.decay * v)
+        return TwoLayerWeights(W, v, state.W_star)
 
-    def overlaps(self, state):
+    def overlaps(self, state: TwoLayerWeights) -> OrderParameters:
         return overlaps(state)
 
 
 @eqx.filter_jit
-def _advance(dynamics: Dynamics, state, inputs, window):
-    """With `window` = (first, low, high): steps `low` to `high` of the block that starts at step `first`."""
+def _advance(
+    dynamics: Dynamics,
+    state: State,
+    inputs: Draws,
+    window: Int[Array, " 3"] | Int[np.ndarray, " 3"],
+) -> State:
+    """Take the steps `low` to `high` of the block that starts at step `first`; `window` is (first, low, high)."""
     first, low, high = window
 
-    def body(index, state):
+    def body(index: Int[Array, ""] | int, state: State):
         return dynamics.step(state, inputs, index, (first + index) / dynamics.size)
 
     return jax.lax.fori_loop(low, high, body, state)
 
 
 @eqx.filter_jit
-def _measure(dynamics: Dynamics, state, rule):
+def _measure(
+    dynamics: Dynamics, state: State, rule: GaussianRule | None
+) -> tuple[Float[Array, ""], OrderParameters]:
     y = dynamics.overlaps(state)
-    return dynamics.made.test_loss(y, rule), y
+    return dynamics.system.test_loss(y, rule), y
 
 
-class Network(Trainee):
+class OnlineNetwork(Trainee):
     """One network in training; a step takes 1/N of time."""
 
     changeable = TASK
 
-    def __init__(self, problem, dynamics: Dynamics, rule, seed: int, expected: int):
+    def __init__(
+        self,
+        problem: Problem,
+        dynamics: Dynamics,
+        rule: GaussianRule | None,
+        seed: int,
+        expected: int,
+    ):
         super().__init__(expected)
         self.problem, self.dynamics, self.rule, self.seed = problem, dynamics, rule, seed
         self.rng = np.random.Generator(np.random.SFC64(seed))
         self.state = dynamics.initial(self.rng)
         self.inputs, self.drawn, self.steps = None, 0, 0
-        largest = [float(jnp.max(jnp.abs(x))) for x in (dynamics.start.Q, dynamics.made.T)]
+        largest = [float(jnp.max(jnp.abs(x))) for x in (dynamics.start.Q, dynamics.system.T)]
         self.scale = 1 + sum(largest)
 
-    def move(self, until, report):
+    def move(self, until: float, report: Report):
         dynamics, last = self.dynamics, round(until * self.dynamics.size)
         while self.steps < last:
             if self.steps == self.drawn:
@@ -246,54 +269,54 @@ class Network(Trainee):
         self._look()
 
     def _look(self) -> None:
-        """The loss and the overlaps of the present state; raises `Diverged`."""
+        """Compute the loss and the overlaps of the present state; raise `Diverged` if they are out of bounds."""
         self.loss, self.overlaps = jax.device_get(_measure(self.dynamics, self.state, self.rule))
         if diverged(self.loss, np.inf) or diverged(np.max(np.abs(self.overlaps.Q)), self.scale):
             raise Diverged
 
-    def measure(self):
+    def measure(self) -> dict[str, Any]:
         y = self.overlaps
-        special = specialisation(y.Q, y.R, np.asarray(self.dynamics.made.T))
+        special = specialisation(y.Q, y.R, np.asarray(self.dynamics.system.T))
         return {"test_loss": self.loss, **y._asdict(), "specialisation": special}
 
-    def nearest(self, until):
+    def nearest(self, until: float) -> float:
         return round(until * self.dynamics.size) / self.dynamics.size
 
-    def after(self):
+    def after(self) -> float:
         return (self.steps + 1) / self.dynamics.size
 
-    def change(self, problem):
-        made, _ = equations(problem)
-        self.dynamics = eqx.tree_at(lambda dynamics: dynamics.made, self.dynamics, made)
+    def change(self, problem: Problem):
+        system, _ = equations(problem)
+        self.dynamics = eqx.tree_at(lambda dynamics: dynamics.system, self.dynamics, system)
         self.problem = problem
         self._look()
 
-    def weights(self):
-        if not isinstance(self.state, Weights):
+    def weights(self) -> dict[str, np.ndarray]:
+        if not isinstance(self.state, TwoLayerWeights):
             return super().weights()
         return {name: np.array(value) for name, value in self.state._asdict().items()}
 
-    def sample(self, count):
+    def sample(self, count: int) -> dict[str, np.ndarray]:
         """The next examples of the stream, or fresh ones of a population."""
-        dynamics, made = self.dynamics, self.dynamics.made
-        if not isinstance(self.state, Weights):
+        dynamics, system = self.dynamics, self.dynamics.system
+        if not isinstance(self.state, TwoLayerWeights):
             return super().sample(count)
         if isinstance(dynamics, _Descent):
             rng, (x, xi) = copy.deepcopy(self.rng), self._ahead()
             while len(x) < count:
-                more = dynamics.draw(rng)
-                x, xi = np.concatenate([x, more[0]]), np.concatenate([xi, more[1]])
+                next_x, next_xi = dynamics.draw(rng)
+                x, xi = np.concatenate([x, next_x]), np.concatenate([xi, next_xi])
             x, xi = x.reshape(-1, dynamics.size)[:count], xi.ravel()[:count]
         else:
-            # A population has no examples of its own: these are for the user's eyes only.
+            # A population has no examples of its own; training never sees these.
             rng = np.random.Generator(np.random.SFC64([self.seed, self.steps]))
             x, xi = rng.standard_normal((count, dynamics.size)), np.zeros(count)
         rho = x @ np.asarray(self.state.W_star).T / np.sqrt(dynamics.size)
-        clean = np.asarray(made.teacher(jnp.asarray(rho)) @ made.v_star)
-        return {"x": x, "y": clean + float(made.noise) * xi}
+        clean = np.asarray(system.teacher(jnp.asarray(rho)) @ system.v_star)
+        return {"x": x, "y": clean + float(system.noise) * xi}
 
-    def _ahead(self):
-        """What is left of the block of random numbers (steps × batch × …)."""
+    def _ahead(self) -> tuple[np.ndarray, ...]:
+        """The random numbers of the block that training has not used yet (steps × batch × …)."""
         left = self.drawn - self.steps
         if self.inputs is None or not left:
             D = self.dynamics
@@ -301,39 +324,37 @@ class Network(Trainee):
         return tuple(array[-left:] for array in self.inputs)
 
 
-def test_rule(made: Equations, fields: int):
-    """The quadrature rule for test losses of finite networks; None for closed forms."""
-    if closed_form(made.student, made.teacher):
-        return None
-    return gaussian_rule(fields, 2**14, 1, seed=0).replicate(0)
-
-
 class WeightsOrOverlaps(Simulator, abstract=True):
     """Base of the ways to train on a `Stream` or a `Population`."""
 
     @abc.abstractmethod
     def dynamics(
-        self, made: Equations, start: OrderParameters, size: int, batch: int, rule
+        self,
+        system: Equations,
+        start: OrderParameters,
+        size: int,
+        batch: int,
+        rule: GaussianRule | None,
     ) -> Dynamics:
-        """How a network of this size moves."""
+        """The dynamics of a network of this size."""
 
     def smallest(self, units: int, batch: int) -> int:
         """The smallest size of a network."""
         return units
 
-    def ensemble(self, problem, size, record):
-        made, start = equations(problem)
+    def ensemble(self, problem: Problem, size: int, record: Record) -> Ensemble:
+        system, start = equations(problem)
         K, M = start.R.shape
         batch = getattr(problem.data, "batch", 1)
         least = self.smallest(K + M, batch)
         if size < least:
             allowed = f"must be at least {least} for {K} student and {M} teacher units"
             raise ProblemError("size", size, allowed)
-        rule = test_rule(made, K + M)
-        dynamics = self.dynamics(made, start, size, batch, rule)
+        rule = rule_of_test_loss(system, K + M)
+        dynamics = self.dynamics(system, start, size, batch, rule)
         record = record.on_whole_steps(size)
         return Ensemble(
-            lambda seed: Network(problem, dynamics, rule, seed, len(record)),
+            lambda seed: OnlineNetwork(problem, dynamics, rule, seed, len(record)),
             record,
             dynamics.memory(),
             f"training networks of size {size} with batch {batch}",
@@ -344,22 +365,43 @@ class WeightsOrOverlaps(Simulator, abstract=True):
 class SGD(WeightsOrOverlaps):
     """Stochastic gradient descent on the N-dimensional weights."""
 
-    def dynamics(self, made, start, size, batch, rule):
-        return _Descent(made, start, size, batch)
+    def dynamics(
+        self,
+        system: Equations,
+        start: OrderParameters,
+        size: int,
+        batch: int,
+        rule: GaussianRule | None,
+    ) -> Dynamics:
+        return _Descent(system, start, size, batch)
 
 
 class OverlapChain(WeightsOrOverlaps):
     """The Markov chain of the overlaps, with the same law as SGD at this N and a cost independent of N."""
 
-    def dynamics(self, made, start, size, batch, rule):
-        return _Chain(made, start, size, batch)
+    def dynamics(
+        self,
+        system: Equations,
+        start: OrderParameters,
+        size: int,
+        batch: int,
+        rule: GaussianRule | None,
+    ) -> Dynamics:
+        return _Chain(system, start, size, batch)
 
-    def smallest(self, units, batch):
+    def smallest(self, units: int, batch: int) -> int:
         return units + batch
 
 
 class PopulationDescent(WeightsOrOverlaps):
     """Descent of the weights along the gradient of the expected loss, by automatic differentiation."""
 
-    def dynamics(self, made, start, size, batch, rule):
-        return _ExpectedDescent(made, start, size, batch, rule)
+    def dynamics(
+        self,
+        system: Equations,
+        start: OrderParameters,
+        size: int,
+        batch: int,
+        rule: GaussianRule | None,
+    ) -> Dynamics:
+        return _ExpectedDescent(system, start, size, batch, rule)

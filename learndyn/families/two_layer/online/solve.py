@@ -1,6 +1,7 @@
 """Integrating the order-parameter equations: adaptive steps, error control, divergence, accuracy."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import diffrax
 import equinox as eqx
@@ -8,22 +9,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float
 from scipy.special import stdtrit
 
 from learndyn.core.curves import Curves
 from learndyn.core.divergence import DIVERGED
 from learndyn.core.memory import require_memory
 from learndyn.core.method import Method
-from learndyn.core.progressing import Progressing
+from learndyn.core.progressing import Progressing, Report
+from learndyn.core.record import Record
 from learndyn.errors import NotConverged
 from learndyn.families.two_layer.observables import TABLE, specialisation
-from learndyn.families.two_layer.online.equations import TASK, Equations, OrderParameters, equations
+from learndyn.families.two_layer.online.equations import TASK, Equations, equations
+from learndyn.families.two_layer.student_teacher import OrderParameters
 from learndyn.numerics.gaussian import closed_form
 from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS, GaussianRule, gaussian_rule
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.problem.checks import number, whole
 from learndyn.problem.part import field
+from learndyn.problem.problem import Problem
 
 CHUNKS = 8
 """An expensive integration is cut into this many calls, so that progress shows and Ctrl-C works."""
@@ -34,13 +38,13 @@ LOOSER = 100.0
 COARSER = 4
 """Grids of the second integration have fewer points, by this factor."""
 LEFT = 1 / (COARSER ** (1 / GRID_DIMENSIONS) - 1)
-"""The error of the finer grids in units of the difference, at most: with a kink it falls as the spacing or faster."""
+"""Bound on the error of the finer grids, in units of the difference: at a kink it falls at least as the spacing."""
 CONFIDENCE = 0.95
 """Errors of quasi-random averages are below the stated accuracy with this probability."""
 
 
 class Segment(NamedTuple):
-    """What one call of the integrator returns."""
+    """What one call of the integrator returns: states and losses, the time it reached, and its number of steps."""
 
     states: OrderParameters
     losses: Array
@@ -48,16 +52,28 @@ class Segment(NamedTuple):
     steps: Array
 
 
-def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, differentiable):
+def integrate(
+    system: Equations,
+    y: OrderParameters,
+    rule: GaussianRule | None,
+    t0: Float[Array, ""] | float,
+    times: Float[Array, " times"],
+    jumps: Float[Array, " jumps"],
+    tolerance: Float[Array, " 2"],
+    max_steps: int,
+    differentiable: bool,
+) -> Segment:
     """The states and losses at `times`, from the state `y` at `t0`. Times not reached are infinite."""
     # One flat vector: on a small state most of the time of a step goes into the number of operations.
     start, unflatten = ravel_pytree(y)
-    bound = DIVERGED * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(made.T)))
+    bound = DIVERGED * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(system.T)))
 
-    def velocity(t, state, args):
-        return ravel_pytree(made.velocity(t, unflatten(state), rule))[0]
+    def velocity(t: Any, state: Float[Array, " n"], args: None) -> Float[Array, " n"]:
+        return ravel_pytree(system.velocity(t, unflatten(state), rule))[0]
 
-    def diverged(t, state, args, **_):
+    def diverged(
+        t: Float[Array, ""], state: Float[Array, " n"], args: None, **_: Any
+    ) -> Bool[Array, ""]:
         return jnp.max(jnp.abs(state)) > bound
 
     controller = diffrax.PIDController(rtol=tolerance[0], atol=tolerance[1])
@@ -68,7 +84,7 @@ def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, 
         diffrax.Dopri8(),
         t0=t0,
         t1=times[-1],
-        # A guess, which the controller mends; asking for a better one would compile the right-hand side twice more.
+        # A guess, which the controller corrects; asking for a better one would compile the right-hand side twice more.
         dt0=1e-4 * (times[-1] - t0),
         y0=start,
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
@@ -79,27 +95,36 @@ def integrate(made: Equations, y, rule, t0, times, jumps, tolerance, max_steps, 
         throw=False,
     )
     states = jax.vmap(unflatten)(solution.ys[0])  # pyright: ignore[reportOptionalSubscript]
-    losses = jax.vmap(lambda state: made.test_loss(state, rule))(states)
+    losses = jax.vmap(lambda state: system.test_loss(state, rule))(states)
     reached = solution.ts[1][-1]  # pyright: ignore[reportOptionalSubscript]
     return Segment(states, losses, reached, solution.stats["num_steps"])
 
 
 @eqx.filter_jit
-def _integrate(made, y, rules, t0, times, jumps, tolerance, max_steps):
+def _integrate(
+    system: Equations,
+    y: OrderParameters,
+    rules: GaussianRule | None,
+    t0: Float[Array, ""] | float,
+    times: Float[Array, " times"],
+    jumps: Float[Array, " jumps"],
+    tolerance: Float[Array, " 2"],
+    max_steps: int,
+) -> Segment:
     """`integrate` for every quadrature rule (leading axis of `y` and of `rules`), or once without one."""
 
-    def one(y, rule):
-        return integrate(made, y, rule, t0, times, jumps, tolerance, max_steps, False)
+    def replicate(y: OrderParameters, rule: GaussianRule | None) -> Segment:
+        return integrate(system, y, rule, t0, times, jumps, tolerance, max_steps, False)
 
     if rules is None:
-        return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], y), None))
-    return jax.vmap(one)(y, rules)
+        return jax.tree.map(lambda x: x[None], replicate(jax.tree.map(lambda x: x[0], y), None))
+    return jax.vmap(replicate)(y, rules)
 
 
 class Quadrature(NamedTuple):
-    """The rules of the averages, one per replicate, and coarser ones to set next to them; None for closed forms.
+    """The rules of the averages, one per replicate, and coarser rules to compare with; None for closed forms.
 
-    `sampled` says whether the points are quasi-random: then replicates are independent.
+    `sampled` says whether the points are quasi-random, so that replicates are independent.
     """
 
     rules: GaussianRule | None
@@ -107,11 +132,11 @@ class Quadrature(NamedTuple):
     sampled: bool
 
 
-def quadrature(made: Equations, K: int, method: "OrderParameterODE", seed: int) -> Quadrature:
-    """How the averages over the fields of K students and the teachers are taken."""
-    if closed_form(made.student, made.teacher):
+def quadrature(system: Equations, K: int, method: "OrderParameterODE", seed: int) -> Quadrature:
+    """The rules for averages over the fields of K student units and all teacher units."""
+    if closed_form(system.student, system.teacher):
         return Quadrature(None, None, False)
-    n, replicates = K + made.T.shape[0], method.replicates
+    n, replicates = K + system.T.shape[0], method.replicates
     rules = gaussian_rule(n, method.points, replicates, seed)
     pair_points = round(PAIR_POINTS / np.sqrt(COARSER))
     if n <= GRID_DIMENSIONS:
@@ -121,86 +146,95 @@ def quadrature(made: Equations, K: int, method: "OrderParameterODE", seed: int) 
         return Quadrature(rules, coarser, False)
     pairs = gaussian_rule(2, 4, replicates, seed, pair_points=pair_points).pairs
     # Gradient flow needs averages over two fields only.
-    return Quadrature(rules, rules._replace(pairs=pairs), not made.flow)
+    return Quadrature(rules, rules._replace(pairs=pairs), not system.flow)
 
 
 NAMES = ("test_loss", "Q", "R", "v")
-"""What an integration keeps, in the order of its arrays."""
+"""The observables that an integration records, in the order of its arrays."""
 
 
 @eqx.filter_jit
-def _losses(made: Equations, y: OrderParameters, rules):
-    """The test loss of a state, for every quadrature rule (leading axis of `y` and of `rules`), or once without one."""
+def _losses(
+    system: Equations, y: OrderParameters, rules: GaussianRule | None
+) -> Float[Array, " replicates"]:
+    """The test loss of a state for every quadrature rule (leading axis of `y` and `rules`), or without a rule."""
     if rules is None:
-        return jax.vmap(lambda y: made.test_loss(y))(y)
-    return jax.vmap(made.test_loss)(y, rules)
+        return jax.vmap(lambda y: system.test_loss(y))(y)
+    return jax.vmap(system.test_loss)(y, rules)
 
 
-class Integration(Progressing):
-    """The order parameters on their way through training, for each of several quadrature rules."""
+class OrderParameterIntegration(Progressing):
+    """The order parameters during training, for each of several quadrature rules."""
 
     changeable = (*TASK, "data.batch")
 
     def __init__(
         self,
-        problem,
-        system: tuple[Equations, OrderParameters],
+        problem: Problem,
         rules: GaussianRule | None,
         method: "OrderParameterODE",
         looser: float = 1.0,
     ):
-        self.made, start = system
+        self.system, start = equations(problem)
         self.rules, self.max_steps = rules, method.max_steps
         self.tolerance = looser * jnp.asarray([method.rtol, method.atol])
         replicates = 1 if rules is None else jax.tree.leaves(rules)[0].shape[0]
         self.y = jax.tree.map(lambda x: jnp.broadcast_to(x, (replicates, *x.shape)), start)
         self.training = problem.training
         self.now, self.steps = 0.0, 0
-        self.kept: list[tuple] = []
+        self.pieces: list[tuple[np.ndarray, ...]] = []
 
-    def change(self, problem):
-        self.made, _ = equations(problem)
+    def change(self, problem: Problem):
+        self.system, _ = equations(problem)
         self.training = problem.training
 
     def _present(self) -> tuple:
-        """The loss and the order parameters of now, with an axis of one state after that of the replicates."""
-        loss = _losses(self.made, self.y, self.rules)
+        """The loss and the order parameters at present (replicates × 1 × …)."""
+        loss = _losses(self.system, self.y, self.rules)
         return tuple(np.asarray(x)[:, None] for x in (loss, *self.y))
 
-    def advance(self, states, report):
-        """All states, in equal chunks."""
+    def advance(self, states: Sequence[float] | np.ndarray, report: Report) -> int:
+        """Go through all states in chunks of equal length."""
         times = np.asarray(states, dtype=float)
         if times[-1] == self.now:
-            self.kept.append(self._present())
+            self.pieces.append(self._present())
             return len(times)
         K, M = self.y.R.shape[1:]
         expensive = self.rules is not None or (K * (K + M)) ** 2 > 1e5
         chunks = CHUNKS if expensive and len(times) >= 2 * CHUNKS else 1
         length = -(-len(times) // chunks)
-        # Equal chunks compile once: the last interval is cut into pieces to fill up the last chunk.
+        # Chunks of equal length compile once: the last interval is divided to fill up the last chunk.
         spare = length * chunks - len(times)
         before = times[-2] if len(times) > 1 else self.now
         padded = np.concatenate([times[:-1], np.linspace(before, times[-1], spare + 2)[1:]])
         jumps = jnp.asarray(self.training.breakpoints(times[-1]))
-        pieces = []
+        integrated = []
         for chunk in range(chunks):
-            piece = padded[chunk * length : (chunk + 1) * length]
-            pieces.append(self._integrated(piece, jumps, times[-1]))
-            if not np.isfinite(pieces[-1][0]).all():
+            chunk_times = padded[chunk * length : (chunk + 1) * length]
+            integrated.append(self._integrated(chunk_times, jumps, times[-1]))
+            if not np.isfinite(integrated[-1][0]).all():
                 break
-            report(piece[-1])
-        arrays = [np.concatenate(parts, axis=1) for parts in zip(*pieces, strict=True)]
-        kept = np.r_[0 : len(times) - 1, len(padded) - 1]
-        kept = kept[kept < arrays[0].shape[1]]
-        arrays = [a[:, kept] for a in arrays]
+            report(chunk_times[-1])
+        arrays = [np.concatenate(parts, axis=1) for parts in zip(*integrated, strict=True)]
+        recorded = np.r_[0 : len(times) - 1, len(padded) - 1]
+        recorded = recorded[recorded < arrays[0].shape[1]]
+        arrays = [a[:, recorded] for a in arrays]
         reached = before_divergence(arrays)
-        self.kept.append(tuple(a[:, :reached] for a in arrays))
+        self.pieces.append(tuple(a[:, :reached] for a in arrays))
         return reached
 
-    def _integrated(self, times: np.ndarray, jumps, end: float) -> tuple:
-        """Losses and order parameters at some times (replicates × times × …), infinite where they diverged."""
-        given = (jnp.asarray(self.now), jnp.asarray(times), jumps, self.tolerance, self.max_steps)
-        segment = _integrate(self.made, self.y, self.rules, *given)
+    def _integrated(self, times: np.ndarray, jumps: Float[Array, " jumps"], end: float) -> tuple:
+        """Losses and order parameters at `times` (replicates × times × …), infinite where they diverged."""
+        segment = _integrate(
+            self.system,
+            self.y,
+            self.rules,
+            jnp.asarray(self.now),
+            jnp.asarray(times),
+            jumps,
+            self.tolerance,
+            self.max_steps,
+        )
         used = int(np.max(segment.steps))
         self.steps += used
         if used >= self.max_steps and not np.isfinite(segment.losses).all():
@@ -214,59 +248,71 @@ class Integration(Progressing):
         return tuple(np.asarray(x) for x in (segment.losses, *segment.states))
 
     def replicates(self) -> dict[str, np.ndarray]:
-        """What was kept (replicates × states × …)."""
-        joined = (np.concatenate(parts, axis=1) for parts in zip(*self.kept, strict=True))
+        """Losses and order parameters at all recorded states (replicates × states × …)."""
+        joined = (np.concatenate(parts, axis=1) for parts in zip(*self.pieces, strict=True))
         return dict(zip(NAMES, joined, strict=True))
 
-    def arrays(self):
+    def arrays(self) -> dict[str, np.ndarray]:
         return self._observables(self.replicates())
 
-    def observe(self):
+    def observe(self) -> dict[str, np.ndarray]:
         return self._observables(dict(zip(NAMES, self._present(), strict=True)))
 
     def _observables(self, replicates: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         means = {name: array.mean(0) for name, array in replicates.items()}
-        special = specialisation(means["Q"], means["R"], np.asarray(self.made.T))
+        special = specialisation(means["Q"], means["R"], np.asarray(self.system.T))
         return means | {"specialisation": special}
 
 
 def before_divergence(arrays: list[np.ndarray]) -> int:
-    """How many states (the second axis) come before the first at which something is not finite."""
+    """The number of states (the second axis) before the first with a value that is not finite."""
     finite = np.all([np.isfinite(a).all(axis=(0, *range(2, a.ndim))) for a in arrays], axis=0)
     return len(finite) if finite.all() else int(np.argmin(finite))
 
 
-def _named(arrays: list[np.ndarray], problem) -> dict[str, np.ndarray]:
-    """Losses and order parameters at all states by name, and what follows from them."""
+def _named(arrays: list[np.ndarray], problem: Problem) -> dict[str, np.ndarray]:
+    """Losses and order parameters at all states by name, and the specialisation that follows from them."""
     named: dict[str, np.ndarray] = dict(zip(NAMES, arrays, strict=True))
     special = specialisation(named["Q"], named["R"], problem.data.task.T)
     return named | {"specialisation": special}
 
 
-def _stacked(*leaves):
-    """The numbers at one place of several problems; non-numeric fields are equal across the problems."""
+def _stacked(*leaves: Any) -> Any:
+    """One field of several problems, stacked if it is numeric; non-numeric fields are equal across the problems."""
     if isinstance(leaves[0], float | np.ndarray):
         return jnp.asarray(np.stack(leaves))
     return leaves[0]
 
 
 @eqx.filter_jit
-def _integrate_many(problems, times, jumps, tolerance, max_steps):
+def _integrate_many(
+    problems: Problem,
+    times: Float[Array, " times"],
+    jumps: Float[Array, "problems jumps"],
+    tolerance: Float[Array, " 2"],
+    max_steps: int,
+) -> Segment:
     """`integrate` for every problem (leading axis of the numbers in `problems`, and of `jumps`)."""
 
-    def one(problem, jumps):
-        made, y = equations(problem)
-        return integrate(made, y, None, 0.0, times, jumps, tolerance, max_steps, False)
+    def solve_problem(problem: Problem, jumps: Float[Array, " jumps"]) -> Segment:
+        system, y = equations(problem)
+        return integrate(system, y, None, 0.0, times, jumps, tolerance, max_steps, False)
 
-    return eqx.filter_vmap(one)(problems, jumps)
+    return eqx.filter_vmap(solve_problem)(problems, jumps)
 
 
 class OrderParameterODE(Method):
     """Integrate the order-parameter equations by an adaptive Runge–Kutta method of order 8.
 
-    `rtol`, `atol` bound the local error. Activations without closed-form integrals use `replicates` quadrature rules of
-    `points` points each. Up to three fields, K + M ≤ 3, and in gradient flow these are grids, compared with grids of a
-    quarter of the points; else they are independent quasi-random points, whose spread is the error estimate.
+    Activations without closed-form integrals need quadrature rules. For up to three fields, K + M ≤ 3, and in gradient
+    flow, the rules are grids, and grids with a quarter of the points show their error. Otherwise they are independent
+    sets of quasi-random points, and their spread is the error estimate.
+
+    - `rtol`: bound on the relative local error. 1e-9 unless given.
+    - `atol`: bound on the absolute local error. 1e-12 unless given.
+    - `max_steps`: the largest number of integration steps. One million unless given.
+    - `points`: points of each quadrature rule. 4096 unless given.
+    - `replicates`: number of quadrature rules. 4 unless given.
     """
 
     rtol: float = field(number(above=0), default=1e-9)
@@ -275,39 +321,45 @@ class OrderParameterODE(Method):
     points: int = field(whole(16), default=2**12)
     replicates: int = field(whole(2), default=4)
 
-    def start(self, problem, seed=0):
-        made, y = system = equations(problem)
-        rules = quadrature(made, y.v.shape[0], self, seed).rules
-        return Integration(problem, system, rules, self)
+    def start(self, problem: Problem, seed: int = 0) -> OrderParameterIntegration:
+        system, y = equations(problem)
+        rules = quadrature(system, y.v.shape[0], self, seed).rules
+        return OrderParameterIntegration(problem, rules, self)
 
-    def solve(self, problem, record, seed, report):
-        """Integrate twice; what looser tolerances and coarser grids change the second time is the accuracy."""
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        """Integrate twice; the change under looser tolerances and coarser grids is the stated accuracy."""
         K, M = problem.network.R.shape
         _require_memory(K, M, self, problem)
-        made, _ = system = equations(problem)
-        rules, coarser, sampled = quadrature(made, K, self, seed)
-        fine = Integration(problem, system, rules, self)
-        loose = Integration(problem, system, coarser, self, LOOSER)
+        system, _ = equations(problem)
+        rules, coarser, sampled = quadrature(system, K, self, seed)
+        fine = OrderParameterIntegration(problem, rules, self)
+        loose = OrderParameterIntegration(problem, coarser, self, LOOSER)
         end = record.last
-        reached = fine.advance(record.at, lambda t: report(0.6 * t / end))
-        also = loose.advance(record.at, lambda t: report(0.6 + 0.4 * t / end))
+        fine_count = fine.advance(record.at, lambda t: report(0.6 * t / end))
+        loose_count = loose.advance(record.at, lambda t: report(0.6 + 0.4 * t / end))
+        count = min(fine_count, loose_count)
         averages = "closed form" if rules is None else "quadrature"
         spread = fine.replicates() if sampled else {}
-        curves = Curves(TABLE, record, fine.arrays(), min(reached, also))
-        other = Curves(TABLE, record, loose.arrays(), min(reached, also))
-        return self._told(curves, other, fine.steps, averages, spread)
+        fine_curves = Curves(TABLE, record, fine.arrays(), count)
+        loose_curves = Curves(TABLE, record, loose.arrays(), count)
+        return self._with_evidence(fine_curves, loose_curves, fine.steps, averages, spread)
 
-    def _told(
-        self, curves: Curves, loose: Curves, steps: int, averages="closed form", spread=None
+    def _with_evidence(
+        self,
+        curves: Curves,
+        loose: Curves,
+        steps: int,
+        averages: str = "closed form",
+        spread: dict[str, np.ndarray] | None = None,
     ) -> Curves:
-        """The curves with the accuracy that a looser integration and the spread of samples show."""
+        """The curves with their accuracy, from a looser integration and from the spread of the samples."""
         accuracy = curves.differences(loose)
         del accuracy["specialisation"]
         for name in accuracy:
             if averages == "quadrature":
                 accuracy[name] *= LEFT
             if spread:
-                # Few replicates know their spread poorly, which Student's distribution makes up for.
+                # Few replicates give a poor estimate of the spread; Student's distribution allows for that.
                 replicates = spread[name][:, : curves.count]
                 factor = stdtrit(len(replicates) - 1, (1 + CONFIDENCE) / 2)
                 error = mean_and_error(replicates)[1]
@@ -319,25 +371,31 @@ class OrderParameterODE(Method):
             integration_steps=steps,
         )
 
-    def trace(self, problem, record):
-        made, y = equations(problem)
-        rules = quadrature(made, y.v.shape[0], self, seed=0).rules
+    def trace(self, problem: Problem, record: Record) -> dict[str, Array]:
+        system, y = equations(problem)
+        rules = quadrature(system, y.v.shape[0], self, seed=0).rules
         rule = None if rules is None else rules.replicate(0)
         jumps = jnp.asarray(problem.training.breakpoints(record.last))
-        given = (jumps, jnp.asarray([self.rtol, self.atol]), self.max_steps, True)
-        segment = integrate(made, y, rule, 0.0, jnp.asarray(record.at), *given)
+        tolerance, times = jnp.asarray([self.rtol, self.atol]), jnp.asarray(record.at)
+        segment = integrate(system, y, rule, 0.0, times, jumps, tolerance, self.max_steps, True)
         Q, R, v = segment.states
-        special = specialisation(Q, R, made.T, jnp)
+        special = specialisation(Q, R, system.T, jnp)
         return {"test_loss": segment.losses, "Q": Q, "R": R, "v": v, "specialisation": special}
 
-    def pays_together(self, problems, record):
-        """Problems of one shape, unless their averages need quadrature or their rates jump differently often."""
+    def pays_together(self, problems: Sequence[Problem], record: Record) -> bool:
+        """True unless the averages need quadrature or the numbers of jumps in the rates differ."""
         first = problems[0]
         jumps = {len(problem.training.breakpoints(record.last)) for problem in problems}
         return len(jumps) == 1 and closed_form(first.network.activation, first.data.task.activation)
 
-    def solve_many(self, problems, record, seed, wanted=None):
-        """Side by side. Every problem keeps its own steps, so that the numbers are those of `solve` up to rounding."""
+    def solve_many(
+        self,
+        problems: Sequence[Problem],
+        record: Record,
+        seed: int,
+        wanted: Sequence[str] | None = None,
+    ) -> list[Curves]:
+        """Solve side by side. Every problem keeps its own steps, so numbers equal those of `solve` up to rounding."""
         if not self.pays_together(problems, record):
             return super().solve_many(problems, record, seed, wanted)
         jumps = jnp.asarray([problem.training.breakpoints(record.last) for problem in problems])
@@ -350,19 +408,21 @@ class OrderParameterODE(Method):
         if any(int(np.max(segment.steps)) >= self.max_steps for segment in (fine, loose)):
             raise NotConverged(f"an integrator used up max_steps = {self.max_steps}")
         steps = np.asarray(fine.steps)
-        both = [[np.asarray(x) for x in (one.losses, *one.states)] for one in (fine, loose)]
+        both = [
+            [np.asarray(x) for x in (segment.losses, *segment.states)] for segment in (fine, loose)
+        ]
         curves = []
         for i, problem in enumerate(problems):
             reached = min(before_divergence([x[i][None] for x in arrays]) for arrays in both)
-            tight, rough = (
+            fine_curves, loose_curves = (
                 Curves(TABLE, record, _named([x[i, :reached] for x in arrays], problem), reached)
                 for arrays in both
             )
-            curves.append(self._told(tight, rough, int(steps[i])))
+            curves.append(self._with_evidence(fine_curves, loose_curves, int(steps[i])))
         return curves
 
 
-def _require_memory(K: int, M: int, method: OrderParameterODE, problem) -> None:
+def _require_memory(K: int, M: int, method: OrderParameterODE, problem: Problem) -> None:
     n = K + M
     needed = 20 * 8 * (K * n * n + n * n)
     if not closed_form(problem.network.activation, problem.data.task.activation):

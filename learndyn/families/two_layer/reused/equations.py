@@ -28,9 +28,11 @@ in a Toy Model" (Workshop on High-dimensional Learning Dynamics, 2024), with cor
 from typing import NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from learndyn.families.two_layer.online.equations import Equations
+from learndyn.families.two_layer.student_teacher import StudentTeacher
 from learndyn.numerics.covariance import covariance_root, whitener
 from learndyn.numerics.gram import gram
 from learndyn.numerics.lower import compiled
@@ -38,15 +40,23 @@ from learndyn.numerics.normals import QuasiNormals
 from learndyn.problem.activations.values import with_curvature
 
 BLOCK = 8
-"""Steps treated together in the adjoint recursion: within them loops, between them one matrix product."""
+"""Steps per block of the adjoint recursion: loops within a block, one matrix product between blocks."""
 CHUNK = 256
-"""Samples treated together in the adjoint recursion, so that what they need stays in the cache."""
+"""Samples per chunk of the adjoint recursion, few enough for their arrays to stay in the cache."""
 
 
-class Setting(NamedTuple):
-    """What a solve depends on: γ, the steps τ, decay κ, label noise ς, the equations' functions and the start."""
+class ReusedSetting(NamedTuple):
+    """A two-layer network on a reused dataset, as arrays.
 
-    made: Equations
+    - `pair`: activations of student and teacher, T and v*.
+    - `Q` (K×K), `R` (K×M), `v` (K): overlaps and readout at the start.
+    - `ratio` (γ = P/D): examples per input dimension.
+    - `tau` (τ_t): the T step sizes.
+    - `decay` (κ): weight decay.
+    - `noise` (ς): standard deviation of the label noise.
+    """
+
+    pair: StudentTeacher
     Q: np.ndarray
     R: np.ndarray
     v: np.ndarray
@@ -79,10 +89,10 @@ class Setting(NamedTuple):
 class WeightProcess:
     """The weights' side: coefficients W (states, K, normals), responses R_w and the memory kernel τ_s R_w(t, s)/γ."""
 
-    def __init__(self, setting: Setting):
+    def __init__(self, setting: ReusedSetting):
         K, M, n = setting.hidden, setting.teachers, setting.states
         self.setting = setting
-        self.root = covariance_root(np.asarray(setting.made.T))
+        self.root = covariance_root(np.asarray(setting.pair.T))
         """w* = root ξ."""
         along = setting.R @ whitener(self.root)
         self.W = np.zeros((n, K, M + K + (n - 1) * K))
@@ -92,19 +102,25 @@ class WeightProcess:
         self.kernel = np.zeros((n, K, n, K))
 
     def normals(self, t: int) -> int:
-        """How many normals the weights at state t depend on."""
+        """The number of normals on which the weights at state t depend."""
         return self.setting.teachers + self.setting.hidden * (t + 1)
 
-    def advance(self, t: int, R_h, R_star, L) -> None:
+    def advance(
+        self,
+        t: int,
+        R_h: Float[np.ndarray, "K steps K"],
+        R_star: Float[np.ndarray, "K M"],
+        L: Float[np.ndarray, "K noises"],
+    ) -> None:
         """State t + 1 from rows t of R_h (K, t+1, K), of R* (K, M) and of the factor L of C_g (K, (t+1)K)."""
         setting, K = self.setting, self.setting.hidden
         tau = setting.tau[t]
         keep = 1 - tau * setting.decay
-        row, known = R_h.reshape(K, -1), self.normals(t)
+        row, count = R_h.reshape(K, -1), self.normals(t)
         W = self.W[t + 1]
-        past = self.W[: t + 1, :, :known].reshape((t + 1) * K, known)
-        W[:, :known] = keep * self.W[t, :, :known] + tau * (row @ past)
-        W[:, known:] = 0.0
+        past = self.W[: t + 1, :, :count].reshape((t + 1) * K, count)
+        W[:, :count] = keep * self.W[t, :, :count] + tau * (row @ past)
+        W[:, count:] = 0.0
         W[:, : setting.teachers] += tau * (R_star @ self.root)
         noise = slice(setting.teachers + K, setting.teachers + K + (t + 1) * K)
         W[:, noise] += tau / np.sqrt(setting.ratio) * L
@@ -115,16 +131,18 @@ class WeightProcess:
         weights = setting.tau[: t + 1, None] / setting.ratio
         self.kernel[t + 1, :, : t + 1] = self.R_w[t + 1, :, : t + 1] * weights
 
-    def overlaps(self, states) -> tuple[np.ndarray, np.ndarray]:
+    def overlaps(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """C (states, K, states, K) and A (states, K, M) at the given states."""
         W = self.W[states]
         return gram(W), W[..., : self.setting.teachers] @ self.root.T
 
 
 @eqx.filter_jit
-def _labels(made: Equations, rho):
+def _labels(
+    pair: StudentTeacher, rho: Float[Array, "M S"]
+) -> tuple[Float[Array, " S"], Float[Array, "M S"]]:
     """Clean labels Σ_n v*_n σ(ρ_n) and their slopes v*_n σ'(ρ_n), for fields (M, S)."""
-    return made.v_star @ made.teacher(rho), made.v_star[:, None] * made.teacher.derivative(rho)
+    return pair.v_star @ pair.teacher(rho), pair.v_star[:, None] * pair.teacher.derivative(rho)
 
 
 class SampleProcess:
@@ -134,7 +152,13 @@ class SampleProcess:
     sample, at each state; `share` is the largest share of one sample in Σ|G| or in Σ Δ².
     """
 
-    def __init__(self, setting: Setting, samples: int, seed: np.random.SeedSequence, root):
+    def __init__(
+        self,
+        setting: ReusedSetting,
+        samples: int,
+        seed: np.random.SeedSequence,
+        root: Float[np.ndarray, "M M"],
+    ):
         K, M, n = setting.hidden, setting.teachers, setting.states
         self.setting, self.samples = setting, samples
         self._normals = QuasiNormals(samples, seed)
@@ -143,7 +167,7 @@ class SampleProcess:
         # Label noise comes before the noise of the steps, so that a longer training has the same samples.
         self._xi[: M + K] = first[: M + K]
         self._drawn = M + K
-        clean, slope = _labels(setting.made, root @ first[:M])
+        clean, slope = _labels(setting.pair, jnp.asarray(root @ first[:M]))
         self.y = np.asarray(clean) + setting.noise * first[M + K]
         self.teacher_slope = np.asarray(slope)
         self.g = np.zeros((n, K, samples))
@@ -152,14 +176,14 @@ class SampleProcess:
         self.loss, self.sharpest, self.share = np.zeros(n), np.zeros(n), np.zeros(n)
         self._Y = np.empty((n, K, K, min(CHUNK, samples)))
 
-    def _fields(self, W) -> np.ndarray:
+    def _fields(self, W: Float[np.ndarray, "K normals"]) -> np.ndarray:
         """u = Wξ, for coefficients (K, normals)."""
-        known = W.shape[1]
-        if known > self._drawn:
-            columns = self._normals.columns(self._drawn + 1, known + 1)
-            self._xi[self._drawn : known] = columns.T
-            self._drawn = known
-        return W @ self._xi[:known]
+        count = W.shape[1]
+        if count > self._drawn:
+            columns = self._normals.columns(self._drawn + 1, count + 1)
+            self._xi[self._drawn : count] = columns.T
+            self._drawn = count
+        return W @ self._xi[:count]
 
     def advance(self, t: int, weights: WeightProcess) -> np.ndarray:
         """Compute state t; h (K, S)."""
@@ -167,7 +191,7 @@ class SampleProcess:
         kernel = weights.kernel[t, :, :t].reshape(K, t * K)
         h = self._fields(weights.W[t, :, : weights.normals(t)])
         h += kernel @ self.g[:t].reshape(t * K, S)
-        phi, slope, curvature = map(np.asarray, with_curvature(setting.made.student, h))
+        phi, slope, curvature = map(np.asarray, with_curvature(setting.pair.student, h))
         v = setting.v[:, None]
         pull = v * slope
         error = self.y - setting.v @ phi
@@ -201,8 +225,10 @@ class SampleProcess:
         return total.transpose(2, 0, 1) / S, np.mean(self.G_star[t], axis=-1)
 
 
-def _adjoint(t: int, kernel, M, Y, total, size) -> None:
-    """Y(r)_ij of a chunk of samples, kept as Y[r, j, i], added up into `total` and, in absolute value, into `size`."""
+def _adjoint(
+    t: int, kernel: np.ndarray, M: np.ndarray, Y: np.ndarray, total: np.ndarray, size: np.ndarray
+) -> None:
+    """Y(r)_ij of a chunk of samples, stored as Y[r, j, i]; adds ΣY to `total` and Σ|Y| of each sample to `size`."""
     K, width = M.shape[1], M.shape[-1]
     Y[t, :, :, :width] = M[t].transpose(1, 0, 2)
     flat = Y.reshape(len(Y) * K, K * Y.shape[-1])
@@ -218,8 +244,8 @@ def _adjoint(t: int, kernel, M, Y, total, size) -> None:
 
 
 @compiled
-def _within_block(first, last, kernel, M, Y):
-    """Finish Y(last−1) … Y(first), which hold the sums over q ≥ last."""
+def _within_block(first: int, last: int, kernel: np.ndarray, M: np.ndarray, Y: np.ndarray) -> None:
+    """Complete Y(last−1) … Y(first), which hold the sums over q ≥ last."""
     K, width = M.shape[1], M.shape[3]
     row = np.empty((K, width))
     for r in range(last - 1, first - 1, -1):
@@ -242,7 +268,8 @@ def _within_block(first, last, kernel, M, Y):
 
 
 @compiled
-def _add_up(t, Y, width, total, size):
+def _add_up(t: int, Y: np.ndarray, width: int, total: np.ndarray, size: np.ndarray) -> None:
+    """Add Σ_s Y to `total`, and Σ|Y| of each sample to `size`."""
     K = Y.shape[1]
     for r in range(t + 1):
         for j in range(K):

@@ -22,33 +22,43 @@ neither the recorded times nor the other seeds change a seed's curve.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from learndyn.core.divergence import diverged
 from learndyn.core.method import Ensemble, Simulator
-from learndyn.core.progressing import Diverged, Products, Trainee
+from learndyn.core.progressing import Diverged, Products, Report, Trainee
+from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.families.two_layer.observables import drops
-from learndyn.families.two_layer.online.equations import Equations, OrderParameters, equations
-from learndyn.families.two_layer.online.finite import draw_weights, test_rule
 from learndyn.families.two_layer.reused.time_grid import Grid, TimeSteps, time_grid
+from learndyn.families.two_layer.student_teacher import (
+    OrderParameters,
+    StudentTeacher,
+    rule_of_test_loss,
+    student_teacher,
+)
+from learndyn.families.two_layer.weights import draw_weights
 from learndyn.numerics.lower import compiled
+from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.checks import boolean
 from learndyn.problem.part import field
+from learndyn.problem.problem import Problem
 
 ROWS = 512
-"""Examples whose inputs are in double precision at a time, for the tangents."""
+"""Examples converted to double precision at a time, for the tangents."""
 STATES = 256
 """States whose test losses are computed at a time."""
 
 
 @compiled
-def rows_times_inputs(W, X):
+def rows_times_inputs(W: np.ndarray, X: np.ndarray) -> np.ndarray:
     """W Xᵀ, in double precision."""
     n, units, D = len(X), len(W), X.shape[1]
     out = np.empty((units, n))
@@ -73,7 +83,7 @@ def rows_times_inputs(W, X):
 
 
 @compiled
-def sums_of_inputs(g, X):
+def sums_of_inputs(g: np.ndarray, X: np.ndarray) -> np.ndarray:
     """g X, in double precision."""
     n, units, D = len(X), len(g), X.shape[1]
     out = np.zeros((units, D))
@@ -91,12 +101,18 @@ def sums_of_inputs(g, X):
     return out
 
 
-def fields(W, X):
+def fields(W: Float[np.ndarray, "K D"], X: Float[np.ndarray, "P D"]) -> Float[np.ndarray, "K P"]:
     """h = W Xᵀ/√D (K×P)."""
     return rows_times_inputs(W, X) / math.sqrt(X.shape[1])
 
 
-def moved(W, g, X, tau: float, decay: float):
+def moved(
+    W: Float[np.ndarray, "K D"],
+    g: Float[np.ndarray, "K P"],
+    X: Float[np.ndarray, "P D"],
+    tau: float,
+    decay: float,
+) -> Float[np.ndarray, "K D"]:
     """The weights after a step τ under the forces g (K×P)."""
     P, D = X.shape
     return (1 - tau * decay) * W + tau * math.sqrt(D) / P * sums_of_inputs(g, X)
@@ -110,15 +126,17 @@ class Examples(NamedTuple):
     y: np.ndarray
 
 
-def draw(made: Equations, start: OrderParameters, D: int, P: int, seed: int):
+def draw(
+    pair: StudentTeacher, start: OrderParameters, D: int, P: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, Examples]:
     """The initial weights W (K×D), the teacher's W* (M×D) and the dataset of one seed."""
     weights_rng, inputs_rng, noise_rng = (_generator(seed, k) for k in range(3))
-    weights = draw_weights(start, made.T, D, weights_rng)
+    weights = draw_weights(start, pair.T, D, weights_rng)
     W, W_star = np.array(weights.W), np.array(weights.W_star)
     X = inputs_rng.standard_normal((P, D), dtype=np.float32)
     rho = fields(W_star, X)
-    clean = np.asarray(made.teacher(jnp.asarray(rho)).T @ made.v_star)
-    y = clean + float(made.noise) * noise_rng.standard_normal(P)
+    clean = np.asarray(pair.teacher(jnp.asarray(rho)).T @ pair.v_star)
+    y = clean + float(pair.noise) * noise_rng.standard_normal(P)
     return W, W_star, Examples(X, rho, y)
 
 
@@ -127,37 +145,55 @@ def _generator(seed: int, *key: int) -> np.random.Generator:
 
 
 @eqx.filter_jit
-def _forces(made: Equations, v, h, y):
+def _forces(
+    pair: StudentTeacher,
+    v: Float[Array, " K"],
+    h: Float[Array, "K P"],
+    y: Float[Array, " P"],
+) -> tuple[Float[Array, " P"], Float[Array, "K P"]]:
     """Δ (P) and g (K×P)."""
-    Delta = y - v @ made.student(h)
-    return Delta, v[:, None] * made.student.derivative(h) * Delta
+    Delta = y - v @ pair.student(h)
+    return Delta, v[:, None] * pair.student.derivative(h) * Delta
 
 
 @eqx.filter_jit
-def _slopes(made: Equations, v, h, Delta):
+def _slopes(
+    pair: StudentTeacher,
+    v: Float[Array, " K"],
+    h: Float[Array, "K P"],
+    Delta: Float[Array, " P"],
+) -> tuple[Float[Array, "K P"], Float[Array, "K P"]]:
     """v_i g'(h_i) and v_i g''(h_i) Δ."""
-    slope, bend = jax.jvp(made.student.derivative, (h,), (jnp.ones_like(h),))
+    slope, bend = jax.jvp(pair.student.derivative, (h,), (jnp.ones_like(h),))
     return v[:, None] * slope, v[:, None] * bend * Delta
 
 
 @eqx.filter_jit
-def _test_losses(made: Equations, rule, v, Q, R):
+def _test_losses(
+    pair: StudentTeacher,
+    rule: GaussianRule | None,
+    v: Float[Array, " K"],
+    Q: Float[Array, "states K K"],
+    R: Float[Array, "states K M"],
+) -> Float[Array, " states"]:
     """½⟨(y − ŷ)²⟩ on clean labels at every state."""
 
-    def one(state):
+    def loss(state: tuple[Array, Array]) -> Float[Array, ""]:
         Q, R = state
-        return made.test_loss(OrderParameters(Q, R, v), rule)
+        return pair.test_loss(OrderParameters(Q, R, v), rule)
 
-    return jax.lax.map(one, (Q, R), batch_size=min(STATES, len(Q)))
+    return jax.lax.map(loss, (Q, R), batch_size=min(STATES, len(Q)))
 
 
-class Tangents:
-    """The tangents of a run. First M of them move the labels; then, for every recorded state, K fields and K weights.
+class ReusedTangents:
+    """The tangents of a run: M move the labels; then, for every recorded state, K move fields and K move weights.
 
-    `z` and `xi` are their directions among examples and inputs, and 0 where a tangent has none.
+    `z` and `xi` are their directions over examples and inputs, and 0 where a tangent has none.
     """
 
-    def __init__(self, made: Equations, K: int, examples: Examples, recorded, seed: int):
+    def __init__(
+        self, pair: StudentTeacher, K: int, examples: Examples, recorded: np.ndarray, seed: int
+    ):
         self.examples, self.K, self.M = examples, K, len(examples.rho)
         P, D = examples.X.shape
         count = self.M + 2 * K * len(recorded)
@@ -168,27 +204,29 @@ class Tangents:
             rng = _generator(seed, 4, int(state))
             self.z[first : first + K] = _signs(rng, (K, P))
             self.xi[first + K : first + 2 * K] = _signs(rng, (K, D))
-        slope = made.v_star[:, None] * made.teacher.derivative(jnp.asarray(examples.rho))
+        slope = pair.v_star[:, None] * pair.teacher.derivative(jnp.asarray(examples.rho))
         self.labels = np.asarray(slope) * self.z[: self.M]
         self.R_star = np.zeros((len(recorded), K, self.M))
         self.R_h, self.R_w = np.zeros((2, len(recorded), K, len(recorded), K))
         self.active = self.M
 
-    def _first(self, record):
+    def _first(self, record: np.ndarray) -> np.ndarray:
         """The first of the 2K tangents that start at this recorded state."""
         return self.M + 2 * self.K * record
 
-    def step(self, slopes, tau: float, decay: float, record: int | None) -> None:
-        """From one state, with its `_slopes`, to the next; `record` is the number of a recorded state, else None."""
+    def step(
+        self, slopes: Sequence[np.ndarray], tau: float, decay: float, record: int | None
+    ) -> None:
+        """Step from a state with these `_slopes` to the next; `record` is its number if it is recorded, else None."""
         K, (X, _, _), new = self.K, self.examples, self.active
         if record is not None:
-            found = np.zeros((len(self.W), K))
-            np.einsum("aid,ad->ai", self.W[:new], self.xi[:new], out=found[:new])
-            self.R_w[record] = self._by_state(found / X.shape[1], 1)
+            products = np.zeros((len(self.W), K))
+            np.einsum("aid,ad->ai", self.W[:new], self.xi[:new], out=products[:new])
+            self.R_w[record] = self._by_state(products / X.shape[1], 1)
             self.active += K
         n, (P, D) = self.active, X.shape
         total = np.zeros((n, K, D))
-        found = np.zeros((len(self.W), K))
+        responses = np.zeros((len(self.W), K))
         for low in range(0, P, ROWS):
             part = slice(low, low + ROWS)
             x = X[part].astype(float)
@@ -201,27 +239,29 @@ class Tangents:
             g = bend * h + slope * Delta[:, None]
             total += (g.reshape(n * K, len(x)) @ x).reshape(n, K, D)
             if record is not None:
-                found[:n] += np.einsum("aim,am->ai", g, self.z[:n, part]) / P
+                responses[:n] += np.einsum("aim,am->ai", g, self.z[:n, part]) / P
         self.W[:n] *= 1 - tau * decay
         self.W[:n] += tau * math.sqrt(D) / P * total
         if record is not None:
-            self.R_star[record] = found[: self.M].T
-            self.R_h[record] = self._by_state(found, 0)
+            self.R_star[record] = responses[: self.M].T
+            self.R_h[record] = self._by_state(responses, 0)
             for j in range(K):
                 self.W[n + j, j] = self.xi[n + j]
             self.active += K
 
-    def _by_state(self, found, kind: int):
-        """Measured values (tangent, i) of the fields (0) or the weights (1) as (i, state, j)."""
-        return np.moveaxis(found[self.M :].reshape(-1, 2, self.K, self.K)[:, kind], 2, 0)
+    def _by_state(
+        self, values: Float[np.ndarray, "tangents K"], kind: int
+    ) -> Float[np.ndarray, "K states K"]:
+        """Measured values (tangent, i) of the fields (kind 0) or the weights (kind 1) as (i, state, j)."""
+        return np.moveaxis(values[self.M :].reshape(-1, 2, self.K, self.K)[:, kind], 2, 0)
 
 
-def _signs(rng, shape):
+def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
 
 
 def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bool) -> float:
-    """Bytes for one network recorded at `count` states: inputs, recorded vectors and overlaps, tangents."""
+    """Bytes that one network needs if `count` states are recorded: inputs, vectors and overlaps, tangents."""
     inputs = 4.0 * P * D
     vectors = 8.0 * (count + 3) * K * (D + P) + 8.0 * len(grid.times) * K * (K + M)
     correlations = 8.0 * 4 * (count * K) ** 2
@@ -233,23 +273,32 @@ def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bo
     return inputs + vectors + 2 * correlations + moving + tangents * (D + P)
 
 
-class Network(Trainee):
-    """One network in training on its dataset; its states are those of the grid of steps."""
+class ReusedNetwork(Trainee):
+    """One network in training on its reused dataset; its states are those of the time grid."""
 
     changeable = ("training.learning_rate", "training.weight_decay")
 
-    def __init__(self, problem, size: int, grid: Grid, recorded, responses: bool, seed: int):
+    def __init__(
+        self,
+        problem: Problem,
+        size: int,
+        grid: Grid,
+        recorded: np.ndarray,
+        responses: bool,
+        seed: int,
+    ):
         super().__init__(len(recorded))
-        self.problem, (self.made, start) = problem, equations(problem)
+        self.problem, (self.pair, start) = problem, student_teacher(problem)
         self.v, self.grid, self.recorded = start.v, grid, recorded
         self.D, self.P = size, max(1, round(problem.data.ratio * size))
-        self.W, self.W_star, self.examples = draw(self.made, start, self.D, self.P, seed)
+        self.W, self.W_star, self.examples = draw(self.pair, start, self.D, self.P, seed)
         # Nothing moves after the last state.
-        self.tau, self.decay = np.append(grid.tau, 0.0), float(self.made.decay)
+        self.tau = np.append(grid.tau, 0.0)
+        self.decay = float(problem.training.weight_decay)
         self.tangents = None
         if responses:
-            given = (len(start.v), self.examples, recorded, seed)
-            self.tangents = Tangents(self.made, *given)
+            K = len(start.v)
+            self.tangents = ReusedTangents(self.pair, K, self.examples, recorded, seed)
         self.state, self.followed = 0, -1
         self.train_losses: list[float] = []
         self.overlaps: list[tuple] = []
@@ -258,13 +307,14 @@ class Network(Trainee):
         self._look()
 
     def _look(self) -> None:
-        """The fields and forces of the present state, its losses and overlaps."""
+        """Compute the fields, forces, train loss and overlaps of the present state; raise `Diverged` if it diverged."""
         X, _, y = self.examples
         self.h = fields(self.W, X)
-        self.Delta, self.g = (np.asarray(x) for x in _forces(self.made, self.v, self.h, y))
+        h, labels = jnp.asarray(self.h), jnp.asarray(y)
+        self.Delta, self.g = (np.asarray(x) for x in _forces(self.pair, self.v, h, labels))
         loss = float(self.Delta @ self.Delta) / self.P
         if not self.train_losses:
-            # The labels set a scale where the network starts without an error.
+            # The labels set the scale if the network starts without an error.
             self.scale = max(loss, float(y @ y) / self.P)
         if diverged(loss, self.scale):
             raise Diverged
@@ -272,7 +322,7 @@ class Network(Trainee):
         W, D = self.W, self.D
         self.overlaps.append((W @ W.T / D, W @ self.W_star.T / D))
 
-    def move(self, until, report):
+    def move(self, until: float, report: Report):
         last = int(np.searchsorted(self.grid.times, until))
         while self.state < last:
             self._follow(None)
@@ -283,16 +333,17 @@ class Network(Trainee):
             report(self.grid.times[self.state])
 
     def _follow(self, record: int | None) -> None:
-        """Move the tangents past the present state, once."""
+        """Move the tangents past the present state, unless they are past it already."""
         if self.tangents is None or self.followed == self.state:
             return
         if self.state > self.recorded[-1]:
             return
-        slopes = [np.asarray(x) for x in _slopes(self.made, self.v, self.h, self.Delta)]
+        h, Delta = jnp.asarray(self.h), jnp.asarray(self.Delta)
+        slopes = [np.asarray(x) for x in _slopes(self.pair, self.v, h, Delta)]
         self.tangents.step(slopes, self.tau[self.state], self.decay, record)
         self.followed = self.state
 
-    def measure(self):
+    def measure(self) -> dict[str, Any]:
         if self.state in self.recorded:
             self._follow(int(np.searchsorted(self.recorded, self.state)))
         Q, R = self.overlaps[-1]
@@ -305,22 +356,23 @@ class Network(Trainee):
             "C_g": Products(self.g),
         }
 
-    def complete(self, report):
-        """A drop may come after the last recorded state."""
+    def complete(self, report: Report):
+        """Train to the end, because a loss may drop after the last recorded state."""
         self.move(self.grid.times[-1], report)
 
-    def finish(self, arrays):
+    def finish(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "state" not in arrays:
             return arrays
         states, count = arrays.pop("state"), len(self.train_losses)
         Q, R = (np.stack(each) for each in zip(*self.overlaps, strict=True))
-        # One shape for all runs of a length: those that diverge early do not compile anew.
+        # All runs of a length have one shape, so that those that diverge early need no new compilation.
         rest = ((0, max(len(self.grid.times) - count, 0)), (0, 0), (0, 0))
-        Q, R = np.pad(Q, rest, mode="edge"), np.pad(R, rest, mode="edge")
-        rule = test_rule(self.made, sum(self.overlaps[0][1].shape))
-        test_losses = np.asarray(_test_losses(self.made, rule, self.v, Q, R))[:count]
-        arrays |= {"test_loss": test_losses[states]}
-        arrays |= drops(self.grid.times[:count], self.train_losses, test_losses)
+        Q, R = (jnp.asarray(np.pad(x, rest, mode="edge")) for x in (Q, R))
+        rule = rule_of_test_loss(self.pair, sum(self.overlaps[0][1].shape))
+        test_losses = np.asarray(_test_losses(self.pair, rule, self.v, Q, R))[:count]
+        arrays["test_loss"] = test_losses[states]
+        drop_times = drops(self.grid.times[:count], self.train_losses, test_losses)
+        arrays |= {name: np.asarray(time) for name, time in drop_times.items()}
         if self.tangents is not None:
             reached = len(states)
             arrays["R_w"] = self.tangents.R_w[:reached, :, :reached]
@@ -328,38 +380,38 @@ class Network(Trainee):
             arrays["R_star"] = self.tangents.R_star[:reached]
         return arrays
 
-    def change(self, problem):
+    def change(self, problem: Problem):
         training = problem.training
         tau = self.grid.with_rates(training).tau
         self.tau = np.concatenate([self.tau[: self.state], tau[self.state :], [0.0]])
         self.problem, self.decay = problem, float(training.weight_decay)
 
-    def nearest(self, until):
+    def nearest(self, until: float) -> float:
         times = self.grid.times
         return times[np.argmin(np.abs(times - until))]
 
-    def after(self):
+    def after(self) -> float:
         return self.grid.times[min(self.state + 1, len(self.grid.times) - 1)]
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         return {"W": self.W.copy(), "v": np.array(self.v), "W_star": self.W_star.copy()}
 
-    def sample(self, count):
+    def sample(self, count: int) -> dict[str, np.ndarray]:
         """The first examples of the dataset."""
         X, _, y = self.examples
         return {"x": X[:count].astype(float), "y": y[:count].copy()}
 
 
 class FullBatch(TimeSteps, Simulator):
-    """Gradient descent on all examples at every step, with the steps of `TimeSteps`.
+    """Gradient descent on all examples of a reused dataset at every step, with the steps of `TimeSteps`.
 
-    With `responses` it also measures the response functions R_w, R_h and R_star, by tangents along 2K directions (K
-    hidden units) for every recorded time; record few times.
+    - `responses`: also measure the response functions R_w, R_h and R_star, by tangents along 2K directions (K hidden
+      units) for every recorded time; record few times. False unless given.
     """
 
     responses: bool = field(boolean, default=False)
 
-    def ensemble(self, problem, size, record):
+    def ensemble(self, problem: Problem, size: int, record: Record) -> Ensemble:
         K, M = problem.network.R.shape
         if size < K + M:
             allowed = f"must be at least {K + M} for {K} student and {M} teacher units"
@@ -368,7 +420,7 @@ class FullBatch(TimeSteps, Simulator):
         grid = time_grid(problem, self)
         recorded = record.nearest(grid.times)
         return Ensemble(
-            lambda seed: Network(problem, size, grid, recorded, self.responses, seed),
+            lambda seed: ReusedNetwork(problem, size, grid, recorded, self.responses, seed),
             record.moved_to(grid.times[recorded]),
             memory(D, P, K, M, grid, len(recorded), self.responses),
             f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times",

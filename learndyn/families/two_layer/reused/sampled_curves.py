@@ -8,56 +8,77 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array, Float
 
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves, averaged
 from learndyn.core.divergence import diverged
 from learndyn.core.memory import require_memory
-from learndyn.core.method import Method
+from learndyn.core.method import Method, Way
+from learndyn.core.progressing import Report
+from learndyn.core.record import Record
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import NotConverged
 from learndyn.families.two_layer.observables import TABLE, drops
-from learndyn.families.two_layer.online.equations import Equations, OrderParameters, equations
-from learndyn.families.two_layer.reused.equations import SampleProcess, Setting, WeightProcess
-from learndyn.families.two_layer.reused.time_grid import TimeSteps, time_grid
-from learndyn.numerics.gaussian import closed_form
+from learndyn.families.two_layer.reused.equations import (
+    ReusedSetting,
+    SampleProcess,
+    WeightProcess,
+)
+from learndyn.families.two_layer.reused.time_grid import Grid, TimeSteps, time_grid
+from learndyn.families.two_layer.student_teacher import (
+    OrderParameters,
+    StudentTeacher,
+    rule_of_test_loss,
+    student_teacher,
+)
 from learndyn.numerics.gram import gram
-from learndyn.numerics.rules import gaussian_rule
+from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.checks import whole
 from learndyn.problem.part import field
+from learndyn.problem.problem import Problem
 
 UNTRUSTED_SHARE = 0.05
-"""Where one sample of all batches carries more than this share of an average, its error bar is not to be trusted."""
+"""If one sample of all batches carries more than this share of an average, its error bar cannot be trusted."""
+TEST_POINTS = 2**12
+"""Points of the quadrature rule for the test loss."""
 
 
 class Sampling(TimeSteps, Method, abstract=True):
-    """Base of the sampled methods: `batches` independent solves with `samples` quasi-random examples each.
+    """Base of the sampled methods: several independent solves, or batches, with quasi-random examples.
 
-    Their mean is the result and their spread its standard error. The error falls as 1/√(samples·batches) or faster; the
-    bias of a batch is of order 1/samples. The same seed takes the same examples for every problem, so that results are
-    smooth in its parameters.
+    The mean of the batches is the result, and their spread gives its standard error. The error falls as
+    1/√(samples·batches) or faster; the bias of a batch is of order 1/samples. A seed gives the same examples for every
+    problem, so that results are smooth in the problem's parameters.
+
+    - `samples`: examples per batch, a power of two. 1024 unless given.
+    - `batches`: independent batches, at least two. 8 unless given.
     """
 
     samples: int = field(power_of_two, default=1024)
     batches: int = field(whole(2), default=8)
 
     @abc.abstractmethod
-    def batch(self, setting: Setting, seed: np.random.SeedSequence, report) -> "Batch":
-        """One batch, solved; `report` is called with the fraction done."""
+    def batch(
+        self, setting: ReusedSetting, seed: np.random.SeedSequence, report: Report
+    ) -> "Batch":
+        """Solve one batch; `report` takes the fraction done."""
 
-    def way(self, problem):
+    def way(self, problem: Problem) -> Way:
         return "alone"
 
-    def solve(self, problem, record, seed, report):
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         """Means over batches, with standard errors."""
         grid = time_grid(problem, self)
         saved = record.nearest(grid.times)
         record = record.moved_to(grid.times[saved])
-        made, start = equations(problem)
+        pair, start = student_teacher(problem)
         last = int(saved[-1])
-        setting = Setting(
-            made,
-            *(np.asarray(x) for x in start),
+        setting = ReusedSetting(
+            pair,
+            Q=np.asarray(start.Q),
+            R=np.asarray(start.R),
+            v=np.asarray(start.v),
             ratio=float(problem.data.ratio),
             tau=grid.tau[:last],
             decay=float(problem.training.weight_decay),
@@ -73,21 +94,22 @@ class Sampling(TimeSteps, Method, abstract=True):
         test_losses = _test_losses(problem)
         seeds = np.random.SeedSequence(seed).spawn(self.batches)
 
-        def run(index: int, advance) -> Outcome:
+        def run(index: int, advance: Report) -> Outcome:
             batch = self.batch(setting, seeds[index], advance)
-            kept = saved[saved < batch.reached]
-            arrays = batch.arrays(kept, test_losses)
-            whole = arrays.pop("train"), arrays.pop("test")
-            # Not the process itself, whose samples would outlive their batch.
-            return Outcome(Curves(TABLE, record, arrays, len(kept)), *whole, batch.health())
+            states = saved[saved < batch.reached]
+            arrays = batch.arrays(states, test_losses)
+            train, test = arrays.pop("train"), arrays.pop("test")
+            curves = Curves(TABLE, record, arrays, len(states))
+            # Return copies, not the process itself, so that its samples can be freed.
+            return Outcome(curves, train, test, batch.health())
 
         outcomes = [outcome for _, outcome in sorted(in_threads(run, range(self.batches), report))]
         reached = min(len(outcome.train) for outcome in outcomes)
         watched = _watch([outcome.health for outcome in outcomes], setting, grid, reached)
         if reached <= last and grid.axis == "time":
             raise NotConverged(
-                f"single samples explode at time {grid.times[reached]:.4g}, which gradient flow never does: the step "
-                f"is too long for them; {watched['advice']}"
+                f"single samples explode at time {grid.times[reached]:.4g}, which never happens in gradient flow: the "
+                f"step is too long for them; {watched['advice']}"
             )
         curves = averaged([outcome.curves for outcome in outcomes])
         values, errors = _drops(outcomes, grid.times[:reached])
@@ -106,7 +128,7 @@ class Sampling(TimeSteps, Method, abstract=True):
 
 
 class Outcome(NamedTuple):
-    """What a batch gives: its curves, its losses at all states, and how healthy its samples were."""
+    """The result of a batch: its curves, its train and test losses at all states, and the health of its samples."""
 
     curves: Curves
     train: np.ndarray
@@ -123,9 +145,9 @@ class Health(NamedTuple):
 
 
 class Batch:
-    """One batch of samples: its two processes, R_h (states, K, states, K), R* (states, K, M), and how far it got."""
+    """One batch of samples: its processes, R_h (states, K, states, K), R* (states, K, M), and the states reached."""
 
-    def __init__(self, setting: Setting, weights: WeightProcess, process: SampleProcess):
+    def __init__(self, setting: ReusedSetting, weights: WeightProcess, process: SampleProcess):
         n, K, M = setting.states, setting.hidden, setting.teachers
         self.setting, self.weights, self.process = setting, weights, process
         self.R_h = np.zeros((n, K, n, K))
@@ -133,17 +155,17 @@ class Batch:
         self.reached = 0
 
     def exploded(self, t: int) -> bool:
-        """Whether the train loss at state t is beyond all bounds."""
+        """Whether the train loss at state t has diverged."""
         loss = self.process.loss
         return bool(diverged(loss[t], max(loss[0], 1e-300)))
 
     def health(self) -> "Health":
-        """What is to be watched."""
+        """The quantities that show whether the samples can be trusted."""
         process = self.process
         return Health(process.loss, process.sharpest, process.share)
 
     def arrays(self, saved: np.ndarray, test_losses: Callable) -> dict[str, np.ndarray]:
-        """The observables at the states `saved`; the curves at all states give the drops."""
+        """The observables at the states `saved`, and the losses `train` and `test` at all states, for the drops."""
         setting, weights, process = self.setting, self.weights, self.process
         n = self.reached
         W = weights.W[:n]
@@ -166,7 +188,7 @@ class Batch:
             "test": test,
         }
 
-    def _leading_gap(self, saved) -> np.ndarray:
+    def _leading_gap(self, saved: np.ndarray) -> np.ndarray:
         """(1/γ) Σ_{s<t} τ_s Σ_ij R_w,ij(t, s) C_g,ij(t, s)."""
         g, kernel, K = self.process.g, self.weights.kernel, self.setting.hidden
         gap = np.zeros(len(saved))
@@ -177,24 +199,31 @@ class Batch:
 
 
 @eqx.filter_jit
-def _losses(made: Equations, v, rule, Q, R):
-    def one(pair):
-        return made.test_loss(OrderParameters(pair[0], pair[1], v), rule)
+def _losses(
+    pair: StudentTeacher,
+    v: Float[Array, " K"],
+    rule: GaussianRule | None,
+    Q: Float[Array, "states K K"],
+    R: Float[Array, "states K M"],
+) -> Float[Array, " states"]:
+    """½⟨(y − ŷ)²⟩ on clean labels at every state."""
 
-    return jax.lax.map(one, (Q, R))
+    def loss(overlaps: tuple[Array, Array]) -> Float[Array, ""]:
+        Q, R = overlaps
+        return pair.test_loss(OrderParameters(Q, R, v), rule)
+
+    return jax.lax.map(loss, (Q, R))
 
 
-def _test_losses(problem) -> Callable:
-    """½⟨(y − ŷ)²⟩ on clean labels from Q (n, K, K) and R (n, K, M)."""
-    made, start = equations(problem)
-    rule = None
-    if not closed_form(made.student, made.teacher):
-        rule = gaussian_rule(sum(start.R.shape), 2**12, 1, seed=0).replicate(0)
-    return lambda Q, R: np.asarray(_losses(made, start.v, rule, Q, R))
+def _test_losses(problem: Problem) -> Callable:
+    """½⟨(y − ŷ)²⟩ on clean labels, as a function of Q (n, K, K) and R (n, K, M)."""
+    pair, start = student_teacher(problem)
+    rule = rule_of_test_loss(pair, sum(start.R.shape), TEST_POINTS)
+    return lambda Q, R: np.asarray(_losses(pair, start.v, rule, Q, R))
 
 
-def _drops(outcomes: list[Outcome], times) -> tuple[dict, dict]:
-    """When the losses of the mean curve drop, and the errors by the jackknife: a drop is not linear in the curve."""
+def _drops(outcomes: list[Outcome], times: Float[np.ndarray, " states"]) -> tuple[dict, dict]:
+    """The times at which the mean losses drop, with jackknife errors, because a drop is not linear in the curve."""
     train, test = (
         np.stack([getattr(outcome, name)[: len(times)] for outcome in outcomes])
         for name in ("train", "test")
@@ -207,17 +236,17 @@ def _drops(outcomes: list[Outcome], times) -> tuple[dict, dict]:
     ]
     errors = {}
     for name in values:
-        spread = np.array([one[name] for one in without])
+        spread = np.array([leaving_out[name] for leaving_out in without])
         errors[name] = np.sqrt((count - 1) * np.mean((spread - spread.mean()) ** 2))
     return {name: np.asarray(value) for name, value in values.items()}, errors
 
 
-def _watch(batches: list[Health], setting: Setting, grid, reached: int) -> dict:
-    """How stable and how evenly spread the samples were, and what to say about it."""
+def _watch(batches: list[Health], setting: ReusedSetting, grid: Grid, reached: int) -> dict:
+    """The largest curvature and share of a sample, the warnings they call for, and advice on the step."""
     end = min(reached, len(setting.tau))
     sharpest = np.max([p.sharpest[:end] for p in batches], axis=0, initial=0.0)
     curvature = setting.tau[:end] * sharpest
-    # Once samples explode their curvature says nothing: look before the loss rises beyond its first value.
+    # Once samples explode their curvature is meaningless: look at the states before the loss doubles.
     loss = np.max([p.loss[:end] / p.loss[0] for p in batches], axis=0, initial=0.0)
     risen = np.flatnonzero(loss > 2)
     sound = int(risen[0]) if len(risen) else end
@@ -226,8 +255,8 @@ def _watch(batches: list[Health], setting: Setting, grid, reached: int) -> dict:
     share = max(float(np.max(p.share[:reached], initial=0.0)) for p in batches) / len(batches)
     step = grid.times[worst + 1] - grid.times[worst] if grid.axis == "time" else setting.tau[worst]
     enough = float(f"{0.9 * 2 / max(largest, 1e-300) * step:.2g}")
-    what = "steps of at most" if grid.axis == "time" else "a learning rate of at most"
-    advice = f"{what} {enough:g} would do"
+    remedy = "steps of at most" if grid.axis == "time" else "a learning rate of at most"
+    advice = f"{remedy} {enough:g} would do"
     if grid.axis == "time":
         advice += f" (step, or largest_step = {enough:g})"
     warnings = []
@@ -238,7 +267,7 @@ def _watch(batches: list[Health], setting: Setting, grid, reached: int) -> dict:
         )
     if share > UNTRUSTED_SHARE:
         warnings.append(
-            f"a single sample carries up to {100 * share:.0f} % of an average, so that error bars cannot be trusted; "
+            f"a single sample carries up to {100 * share:.0f} % of an average, so error bars cannot be trusted; "
             "use more samples"
         )
     return {

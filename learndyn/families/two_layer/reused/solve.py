@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from learndyn.families.two_layer.reused.equations import SampleProcess, WeightProcess
+from learndyn.core.progressing import Report
+from learndyn.families.two_layer.reused.equations import ReusedSetting, SampleProcess, WeightProcess
 from learndyn.families.two_layer.reused.sampled_curves import Batch, Sampling
 from learndyn.numerics.causal_factor import CausalFactor
 
@@ -10,7 +11,7 @@ from learndyn.numerics.causal_factor import CausalFactor
 class CausalSampling(Sampling):
     """Solve forward in training time, without iteration: each state follows from those before it."""
 
-    def batch(self, setting, seed, report):
+    def batch(self, setting: ReusedSetting, seed: np.random.SeedSequence, report: Report) -> Batch:
         K, states = setting.hidden, setting.states
         weights = WeightProcess(setting)
         process = SampleProcess(setting, self.samples, seed, weights.root)

@@ -1,10 +1,10 @@
-"""The steps of full-batch gradient descent: as many as training says, or those that follow gradient flow.
+"""The steps of gradient descent on a reused dataset: those of training, or steps in time that follow gradient flow.
 
-A sample answers to its own force: by itself, a step τ multiplies its error by 1 − κ with the curvature
+A sample responds to its own force: a step τ under this force alone multiplies its error by 1 − κ, with the curvature
 
     κ = (τ/γ) Σ_i v_i² g'(h_i)²,
 
-so that it explodes where κ > 2. All samples together oscillate where τ times the largest eigenvalue of the Hessian,
+so that it explodes if κ > 2. All samples together oscillate where τ times the largest eigenvalue of the Hessian,
 about (1 + 1/√γ)² Σ_i v_i² ⟨g'(h_i)²⟩ (the edge of the Marchenko–Pastur law), exceeds 2.
 """
 
@@ -16,23 +16,27 @@ import numpy as np
 from learndyn.errors import ProblemError
 from learndyn.problem.checks import number, optional
 from learndyn.problem.part import Part, field
+from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import as_schedule
+from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import rates
 
 RARE = 5.0
-"""Fields up to this many standard deviations must be stable; about one sample in two millions is beyond."""
+"""Fields up to this many standard deviations must be stable; about one sample in two million lies beyond."""
 SAFETY = 0.5
 """The automatic step is this fraction of the largest stable one."""
 MOST_STEPS = 20_000
-"""More steps than this are refused: neither theory nor training would end."""
+"""The largest number of steps; with more, neither theory nor training would end."""
 
 
 class TimeSteps(Part, abstract=True):
     """Base of the methods for two-layer networks on a `Dataset`: the steps in time that follow gradient flow.
 
-    They matter where training has a `time`; where it has `steps` they are its own, and these fields stay unset. The
-    first step is `step` (half of the largest stable one unless given); each further one is longer by the factor
-    1 + `growth`, up to `largest_step`.
+    They are used if training has a `time`. If training has `steps`, these are the steps, and all fields stay unset.
+
+    - `step`: the first step, in units of time. Half of the largest stable step unless given.
+    - `growth`: each further step is longer by the factor 1 + `growth`, between 0 and 1. 0 unless given.
+    - `largest_step`: the largest step, in units of time. Unbounded unless given.
     """
 
     step: float | None = field(optional(number(above=0)), default=None)
@@ -47,7 +51,7 @@ class Grid(NamedTuple):
     times: np.ndarray
     tau: np.ndarray
 
-    def with_rates(self, training) -> "Grid":
+    def with_rates(self, training: GradientDescent) -> "Grid":
         """The same states with the rates of a training."""
         if self.axis == "step":
             return self._replace(tau=np.asarray(rates(training, len(self.tau)), dtype=float))
@@ -55,14 +59,14 @@ class Grid(NamedTuple):
         return self._replace(tau=eta * np.diff(self.times))
 
 
-def time_grid(problem, method: TimeSteps) -> Grid:
+def time_grid(problem: Problem, method: TimeSteps) -> Grid:
     """The steps of a problem's training."""
     training = problem.training
     if training.time is None:
         for name, unset in (("step", None), ("growth", 0.0), ("largest_step", None)):
             value = getattr(method, name)
             if value != unset:
-                allowed = "has no effect where training has steps, which are its own; use training.time instead"
+                allowed = "has no effect if training has steps; leave it out, or give training a time instead"
                 raise ProblemError(f"{type(method).__name__}.{name}", value, allowed)
         count = training.steps
         _bounded(count, "training.steps", "use fewer steps")
@@ -73,7 +77,7 @@ def time_grid(problem, method: TimeSteps) -> Grid:
 
 
 def _times(end: float, step: float, method: TimeSteps) -> np.ndarray:
-    """0 … end in steps that grow; the last one ends on `end`."""
+    """The times 0 … end in growing steps, scaled so that the last one is `end`."""
     name = f"{type(method).__name__}.step"
     largest = math.inf if method.largest_step is None else method.largest_step
     if not method.growth:
@@ -88,13 +92,14 @@ def _times(end: float, step: float, method: TimeSteps) -> np.ndarray:
     return np.asarray(times) * (end / times[-1])
 
 
-def _bounded(count: int, name: str, advice: str, value=None) -> None:
+def _bounded(count: int, name: str, advice: str, value: float | None = None) -> None:
+    """Refuse more than `MOST_STEPS` steps."""
     if count > MOST_STEPS:
-        allowed = f"makes {count} steps or more, and {MOST_STEPS} are the most; {advice}"
+        allowed = f"gives {count} steps or more, and at most {MOST_STEPS} are allowed; {advice}"
         raise ProblemError(name, count if value is None else value, allowed)
 
 
-def curvature(problem, width: float) -> float:
+def curvature(problem: Problem, width: float) -> float:
     """Σ_i v_i² max g'(h_i)² over |h_i| ≤ width · √Q_ii, at the start."""
     network = problem.network
     h = np.linspace(-width, width, 201)[:, None] * np.sqrt(np.diagonal(network.Q))
@@ -102,7 +107,7 @@ def curvature(problem, width: float) -> float:
     return float(network.readout**2 @ np.max(slopes**2, axis=0))
 
 
-def automatic_step(problem) -> float:
+def automatic_step(problem: Problem) -> float:
     """`SAFETY` times the largest step, in time, that is stable at the start."""
     training, ratio = problem.training, problem.data.ratio
     eta = as_schedule(training.learning_rate)(np.linspace(0.0, training.time, 1001))

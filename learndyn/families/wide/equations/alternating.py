@@ -1,26 +1,29 @@
-"""The paper's algorithm: sample all layers for given kernels, average, go part of the way to the result, and repeat.
+"""The paper's algorithm: sample all layers from the present kernels, average, go part of the way there, and repeat.
 
 Kernels at all pairs of times start from their values at the beginning of training. In an iteration every layer is
-sampled as a whole trajectory from the kernels of its neighbours in the iteration before; the outputs follow the
+sampled as a whole trajectory from the kernels of its neighbours in the previous iteration; the outputs follow the
 tangent kernel, f(t+1) = f(t) + ηK(t, t)E(t), because the direct readout overflows long before the iteration
 converges. So the result differs from descent by O(η), and only plain gradient descent is possible.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
+from learndyn.core.progressing import Report
 from learndyn.errors import NotConverged
 from learndyn.families.wide.equations.sampled import (
     Adjoint,
     Layer,
+    SampledSweep,
     Stein,
-    Sweep,
     backward,
     forward,
     tangent_step,
 )
-from learndyn.families.wide.setting import Setting
+from learndyn.families.wide.problem_arrays import WideSetting
 
 
 class Kernels(NamedTuple):
@@ -32,22 +35,22 @@ class Kernels(NamedTuple):
     B: np.ndarray
 
     def toward(self, layer: Layer, step: float) -> "Kernels":
-        """The kernels a part `step` of the way to those of the sampled layer."""
+        """The kernels a fraction `step` of the way from these to those of a sampled layer."""
         pairs = zip(self, (layer.Phi, layer.G, layer.A, layer.B), strict=True)
         return Kernels(*(old + step * (new - old) for old, new in pairs))
 
 
 def alternate(
-    setting: Setting,
+    setting: WideSetting,
     samples: int,
     seed: np.random.SeedSequence,
-    report,
+    report: Report,
     stein: bool,
     damping: float,
     tolerance: float,
     iterations: int,
     precision: str,
-) -> Sweep:
+) -> SampledSweep:
     """One batch, with the same normals in every iteration, until no output changes by more than `tolerance`."""
     L = setting.depth
     children = seed.spawn(L)
@@ -59,27 +62,31 @@ def alternate(
         layers = []
         for index in range(L):
             key, spawn_key = entropy[index]
-            again = np.random.SeedSequence(key, spawn_key=spawn_key)
-            layers.append(_whole(setting, samples, again, kernels, index, E, stein, precision))
+            same_seed = np.random.SeedSequence(key, spawn_key=spawn_key)
+            layers.append(
+                _sampled_layer(setting, samples, same_seed, kernels, index, E, stein, precision)
+            )
             report((iteration + (index + 1) / L) / iterations)
         kernels = [old.toward(new, damping) for old, new in zip(kernels, layers, strict=True)]
-        new, E_new = _outputs(setting, kernels)
-        if not np.all(np.isfinite(new)):
+        f_new, E_new = _outputs(setting, kernels)
+        if not np.all(np.isfinite(f_new)):
             raise NotConverged(
                 f"iteration {iteration} of whole trajectories overflowed; use a smaller damping, or SampledLayers, "
                 "which needs no iteration"
             )
-        change, f, E = float(np.max(np.abs(new - f))), new, E_new
+        change, f, E = float(np.max(np.abs(f_new - f))), f_new, E_new
         if change <= tolerance:
-            return Sweep(f, layers, setting.states)
+            return SampledSweep(f, layers, setting.states)
     raise NotConverged(
         f"after {iterations} iterations an output still changes by {change:.2g}; use more iterations, or "
-        "SampledLayers, which needs none"
+        "SampledLayers, which does not iterate"
     )
 
 
-def _initial(setting: Setting, samples: int, seeds) -> list[Kernels]:
-    """Kernels that stay as they are at the start."""
+def _initial(
+    setting: WideSetting, samples: int, seeds: Sequence[np.random.SeedSequence]
+) -> list[Kernels]:
+    """Kernels that keep their initial values at all times."""
     n, p, C = setting.states, setting.points, setting.outputs
     layers = [Layer(1, p, C, samples, seed) for seed in seeds]
     E = np.zeros((1, p, C))
@@ -88,15 +95,15 @@ def _initial(setting: Setting, samples: int, seeds) -> list[Kernels]:
     for index in reversed(range(len(layers))):
         above = layers[index + 1] if index + 1 < len(layers) else None
         backward(setting, layers[index], above, E, 0)
-    found = []
+    kernels = []
     for layer in layers:
         Phi = np.broadcast_to(layer.Phi, (n, p, n, p)).copy()
         G = np.broadcast_to(layer.G, (n, p, C, n, p, C)).copy()
-        found.append(Kernels(Phi, G, np.zeros((n, p, n, p, C)), np.zeros((n, p, C, n, p))))
-    return found
+        kernels.append(Kernels(Phi, G, np.zeros((n, p, n, p, C)), np.zeros((n, p, C, n, p))))
+    return kernels
 
 
-def _outputs(setting: Setting, kernels: list[Kernels]) -> tuple[np.ndarray, np.ndarray]:
+def _outputs(setting: WideSetting, kernels: list[Kernels]) -> tuple[np.ndarray, np.ndarray]:
     """f and E at all states, following the tangent kernel."""
     n, p, C = setting.states, setting.points, setting.outputs
     f, E = np.zeros((n, p, C)), np.zeros((n, p, C))
@@ -108,8 +115,15 @@ def _outputs(setting: Setting, kernels: list[Kernels]) -> tuple[np.ndarray, np.n
     return f, E
 
 
-def _whole(
-    setting: Setting, samples, seed, kernels, index: int, E, stein: bool, precision: str
+def _sampled_layer(
+    setting: WideSetting,
+    samples: int,
+    seed: np.random.SeedSequence,
+    kernels: list[Kernels],
+    index: int,
+    E: Float[np.ndarray, "states points C"],
+    stein: bool,
+    precision: str,
 ) -> Layer:
     """One layer at all states, from the kernels of its neighbours."""
     n, p, C = setting.states, setting.points, setting.outputs

@@ -13,19 +13,25 @@ for spaces of n dimensions, n ≤ (P + C) T and far less where training is smoot
 noise, and biases above the first layer, are left to the row recursion.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from learndyn.core.memory import require_memory
-from learndyn.families.wide.setting import Setting
+from learndyn.core.progressing import Report
+from learndyn.families.wide.problem_arrays import WideSetting
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.gram import gram, stacked
 from learndyn.numerics.growing import Operator, Space, padded
 
 
 class InnovationSolution(NamedTuple):
-    """Outputs at all states (n, points, C), and at the recorded ones Φ (L, m, p, m, p) and G (L, m, C, m, C)."""
+    """Outputs f at all states (n, points, C); Φ (L, m, p, m, p) and G (L, m, C, m, C) at the m recorded ones.
+
+    `reached` is the number of states before training diverged, `basis` the dimension of the largest space.
+    """
 
     f: np.ndarray
     Phi: np.ndarray
@@ -34,10 +40,10 @@ class InnovationSolution(NamedTuple):
     basis: int
 
 
-class GrowingNetwork:
+class GrowingWide:
     """The infinitely wide linear network in growing coordinates; vectors are rows."""
 
-    def __init__(self, setting: Setting, tolerance: float):
+    def __init__(self, setting: WideSetting, tolerance: float):
         self.setting = setting
         self.K = setting.K + setting.bias
         self.spaces = [Space() for _ in range(setting.depth)]
@@ -59,7 +65,7 @@ class GrowingNetwork:
         self.buffers = [np.zeros_like(self.h1), np.zeros_like(self.w)]
 
     def reserve(self) -> None:
-        """Room for one more state: every space gains at most a direction for each point and each output."""
+        """Make room for one more state: a space gains at most one direction for each point and each output."""
         p, C = self.setting.points, self.setting.outputs
         for space in self.spaces:
             space.reserve(p + C)
@@ -85,7 +91,15 @@ class GrowingNetwork:
         g = [padded(x, (len(x), n)) for x, n in zip(g, capacities, strict=True)]
         return h, g
 
-    def step(self, h, g, E, eta: float, momentum: float, decay: float) -> None:
+    def step(
+        self,
+        h: list[np.ndarray],
+        g: list[np.ndarray],
+        E: Float[np.ndarray, "points C"],
+        eta: float,
+        momentum: float,
+        decay: float,
+    ) -> None:
         """One step of training with the forces E (points × C)."""
         gamma, keep = self.setting.gamma, 1 - eta * decay
         for operator, below, above in zip(self.W, h[:-1], g[1:], strict=True):
@@ -97,19 +111,26 @@ class GrowingNetwork:
         self.w = keep * self.w + self.buffers[1]
 
 
-def _each(apply, rows: np.ndarray) -> np.ndarray:
+def _each(apply: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """A function of a vector applied to every row."""
     return np.stack([apply(row) for row in rows])
 
 
 def solve_innovation(
-    setting: Setting, eta, momentum: float, decay: float, saved, tolerance: float, report
+    setting: WideSetting,
+    eta: Float[np.ndarray, " steps"],
+    momentum: float,
+    decay: float,
+    saved: np.ndarray,
+    tolerance: float,
+    report: Report,
 ) -> InnovationSolution:
-    """All states; vectors are kept at the recorded ones."""
+    """Outputs at all states, and kernels at the recorded ones, `saved`; `report` takes the fraction done."""
     n, p, C, L = setting.states, setting.points, setting.outputs, setting.depth
-    network = GrowingNetwork(setting, tolerance)
+    network = GrowingWide(setting, tolerance)
     f = np.zeros((n, p, C))
-    kept: list[tuple[list, list]] = []
-    wanted = set(np.asarray(saved).tolist())
+    vectors: list[tuple[list, list]] = []
+    recorded = set(np.asarray(saved).tolist())
     reached = n
     for t in range(n):
         network.reserve()
@@ -118,13 +139,13 @@ def solve_innovation(
         if setting.diverged(f[t]):
             reached = t
             break
-        if t in wanted:
-            kept.append((h, g))
+        if t in recorded:
+            vectors.append((h, g))
         if t + 1 < n:
             network.step(h, g, setting.loss.force(f[t]), float(eta[t]), momentum, decay)
         report((t + 1) / n)
     Phi, G = (
-        np.array([gram(stacked([state[i][l] for state in kept], rows)) for l in range(L)])
+        np.array([gram(stacked([state[i][l] for state in vectors], rows)) for l in range(L)])
         for i, rows in ((0, p), (1, C))
     )
     largest = max(space.dimension for space in network.spaces)

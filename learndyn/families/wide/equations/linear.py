@@ -28,8 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 import threadpoolctl
+from jaxtyping import Float
 
-from learndyn.families.wide.setting import Setting
+from learndyn.core.progressing import Report
+from learndyn.families.wide.problem_arrays import WideSetting
 
 
 class LinearSolution(NamedTuple):
@@ -55,12 +57,12 @@ class LinearSolution(NamedTuple):
     """responses of g^ℓ to u^ℓ, the paper's B^{ℓ−1} (L, n, C, n, points)"""
 
 
-def solve_linear(setting: Setting, report, memory: bool = True) -> LinearSolution:
-    """The exact solution; `report` is called with the fraction done. Without `memory` kernels have equal times only."""
+def solve_linear(setting: WideSetting, report: Report, memory: bool = True) -> LinearSolution:
+    """The exact solution; `report` takes the fraction done. Without `memory`, only kernels at equal times."""
     return sweep(setting, report, memory)
 
 
-def linear_memory(setting: Setting, memory: bool = True) -> int:
+def linear_memory(setting: WideSetting, memory: bool = True) -> int:
     """Bytes that `solve_linear` needs at its peak."""
     n, p, P, C, L = _sizes(setting)
     q = p if memory else P
@@ -70,8 +72,10 @@ def linear_memory(setting: Setting, memory: bool = True) -> int:
     return 8 * (L * (n * n * two_times + n * equal_times) + row)
 
 
-def kernel_now(setting: Setting, H_now: np.ndarray, G_now: np.ndarray) -> np.ndarray:
-    """The neural tangent kernel Σ_ℓ G^{ℓ+1} H^ℓ at equal times (n, points, C, points, C), from those of the layers."""
+def kernel_now(
+    setting: WideSetting, H_now: Float[np.ndarray, "L n p p"], G_now: Float[np.ndarray, "L n C C"]
+) -> Float[np.ndarray, "n p C p C"]:
+    """The neural tangent kernel Σ_ℓ G^{ℓ+1} H^ℓ at equal times, from the kernels of the layers."""
     n, C = G_now.shape[1:3]
     last = np.broadcast_to(np.eye(C), (1, n, C, C))
     first = np.broadcast_to(setting.K, (1, n, *setting.K.shape))
@@ -81,38 +85,45 @@ def kernel_now(setting: Setting, H_now: np.ndarray, G_now: np.ndarray) -> np.nda
     return np.einsum("ltcd,ltij->ticjd", np.concatenate([G_now, last]), Phi + biases)
 
 
-class Sweep:
-    """The rows of all states so far. Without `memory`, two-time arrays are those of trained points only.
+class LinearSweep:
+    """The rows of all states so far. Without `memory`, two-time arrays hold trained points only.
 
     Without `responses`, C and D lack A^{ℓ−1} and B^ℓ, and f(t+1) = f(t) + k(t+1, t) K(t, t) E(t).
     """
 
-    def __init__(self, setting: Setting, memory: bool = True, responses: bool = True):
+    def __init__(self, setting: WideSetting, memory: bool = True, responses: bool = True):
         self.setting, self.memory, self.responses = setting, memory, responses
         n, p, P, C, L = _sizes(setting)
         q = p if memory else P
         self.H, self.G = np.zeros((L, n, q, n, q)), np.zeros((L, n, C, n, C))
         self.A, self.B = np.zeros((L, n, q, n, C)), np.zeros((L, n, C, n, q))
         arrays = zip(self.H, self.G, self.A, self.B, strict=True)
-        self.layers = [_Layer(setting, *some) for some in arrays]
+        self.layers = [_Layer(setting, H, G, A, B) for H, G, A, B in arrays]
         self.f, self.E = np.zeros((n, p, C)), np.zeros((n, P, C))
         self.H_now, self.G_now = np.zeros((L, n, p, p)), np.zeros((L, n, C, C))
         self.reached = 0
 
-    def advance(self, count: int, report) -> None:
-        """Go on to the first `count` states, or until training diverges; `report` takes every state."""
+    def advance(self, count: int, report: Report) -> None:
+        """Compute the first `count` states, or those before training diverges; `report` takes every state."""
         # Products of a few rows are slower on several threads.
         with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
             while self.reached < count and self._next():
                 report(self.reached - 1)
 
     def _next(self) -> bool:
-        """One more state; False if it diverged."""
+        """Compute one more state; False if training has diverged there."""
         setting, t, P = self.setting, self.reached, self.setting.trained
-        # Where training diverges, numbers overflow before the outputs are looked at.
+        # If training diverges, numbers overflow before the outputs are checked.
         with np.errstate(over="ignore", invalid="ignore"):
-            now = (self.E[:t], self.H_now[:, t], self.G_now[:, t], self.responses)
-            readout = _state(setting, self.layers, t, *now)
+            readout = _next_state(
+                setting,
+                self.layers,
+                t,
+                self.E[:t],
+                self.H_now[:, t],
+                self.G_now[:, t],
+                self.responses,
+            )
         if self.responses:
             self.f[t] = readout
         if setting.diverged(self.f[t]):
@@ -125,24 +136,34 @@ class Sweep:
         return True
 
     def solution(self) -> LinearSolution:
-        """What was found so far."""
+        """The order parameters at the states so far."""
         n = self.reached
         arrays = (self.H, self.G, self.A, self.B)
         two_times = [x[:, :n, :, :n] if self.memory else None for x in arrays]
         return LinearSolution(n, self.f[:n], self.H_now[:, :n], self.G_now[:, :n], *two_times)
 
 
-def sweep(setting: Setting, report, memory=True, responses=True) -> LinearSolution:
-    """All states, as far as training goes; `report` takes the fraction done."""
-    rows = Sweep(setting, memory, responses)
+def sweep(
+    setting: WideSetting, report: Report, memory: bool = True, responses: bool = True
+) -> LinearSolution:
+    """All states before training diverges; `report` takes the fraction done."""
+    rows = LinearSweep(setting, memory, responses)
     rows.advance(setting.states, lambda state: report(((state + 1) / setting.states) ** 3))
     return rows.solution()
 
 
-def _state(setting, layers, t, E, H_now, G_now, responses):
-    """Fills row t of all layers, and H(t, t) and G(t, t); returns the outputs ⟨h^L g^L⟩/γ_0."""
+def _next_state(
+    setting: WideSetting,
+    layers: list["_Layer"],
+    t: int,
+    E: Float[np.ndarray, "t P C"],
+    H_now: Float[np.ndarray, "L p p"],
+    G_now: Float[np.ndarray, "L C C"],
+    responses: bool,
+) -> Float[np.ndarray, "p C"]:
+    """Fill row t of all layers, and H(t, t) and G(t, t); return the outputs ⟨h^L g^L⟩/γ_0."""
     p, P, C = setting.points, setting.trained, setting.outputs
-    q = layers[0].kept
+    q = layers[0].carried
     H, now = np.broadcast_to(setting.K[:, None, :q], (p, t + 1, q)), setting.K
     A, B = np.zeros((p, t, C)), np.zeros((C, t, P))
     for ell, layer in enumerate(layers):
@@ -155,29 +176,44 @@ def _state(setting, layers, t, E, H_now, G_now, responses):
     return layers[-1].Y_now / setting.gamma
 
 
-def _sizes(setting):
+def _sizes(setting: WideSetting) -> tuple[int, int, int, int, int]:
+    """States n, points p, trained points P, outputs C and layers L."""
     return setting.states, setting.points, setting.trained, setting.outputs, setting.depth
 
 
-def _flat(block):
-    """A matrix of a block (times, entries, times, entries)."""
+def _flat(block: Float[np.ndarray, "a b c d"]) -> Float[np.ndarray, "ab cd"]:
+    """A block (times, entries, times, entries) as a matrix."""
     a, b, c, d = block.shape
     return block.reshape(a * b, c * d)
 
 
 class _Layer:
-    """Two-time arrays of one layer, filled row by row, for the first q ≥ P points (`kept`)."""
+    """Two-time arrays of one layer, filled row by row, for the first q ≥ P points (`carried`)."""
 
-    def __init__(self, setting: Setting, H, G, A, B):
+    def __init__(
+        self,
+        setting: WideSetting,
+        H: Float[np.ndarray, "n q n q"],
+        G: Float[np.ndarray, "n C n C"],
+        A: Float[np.ndarray, "n q n C"],
+        B: Float[np.ndarray, "n C n q"],
+    ):
         n, q, P, C = setting.states, len(H[0]), setting.trained, setting.outputs
-        self.setting, self.kept, self.trained, self.outputs = setting, q, P, C
+        self.setting, self.carried, self.trained, self.outputs = setting, q, P, C
         self.H, self.G, self.A, self.B = H, G, A, B[..., :P]
         self.Hbar, self.M = np.zeros((n, q, n, P)), np.zeros((n, C, n, C))
         self.C, self.X, self.Y = np.zeros_like(A), np.zeros_like(B), np.zeros((n, P, n, C))
 
-    def forward(self, t, H_below, now_below, A_below, E):
+    def forward(
+        self,
+        t: int,
+        H_below: Float[np.ndarray, "p t+1 q"],
+        now_below: Float[np.ndarray, "p p"],
+        A_below: Float[np.ndarray, "p t C"],
+        E: Float[np.ndarray, "t P C"],
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows t of C, A, Xᵀ, Y and H for all points, from those of H^{ℓ−1} (p, t+1, q), its (t, t) and A^{ℓ−1}."""
-        q, P, C, p = self.kept, self.trained, self.outputs, len(H_below)
+        q, P, C, p = self.carried, self.trained, self.outputs, len(H_below)
         k, C_W = self.setting.k[t, :t, None], self.setting.C_W[t, : t + 1, None]
         biased = H_below + self.setting.bias
         Hbar = C_W * biased
@@ -187,7 +223,7 @@ class _Layer:
         V_row = Hbar[:, :t, :P].reshape(p, t * P) @ _flat(self.B[:t, :, :t]).T
         Y_row = V_row + C_row @ _flat(self.G[:t, :, :t])
 
-        def by_time(row, points):
+        def by_time(row: np.ndarray, points: int) -> np.ndarray:
             return row[:points].reshape(points, t, C)
 
         self.C[t, :, :t], self.A[t, :, :t] = by_time(C_row, q), by_time(A_row, q)
@@ -205,9 +241,15 @@ class _Layer:
         self.rows = A_row, H_row
         return H_row, now, A_row.reshape(p, t, C)
 
-    def backward(self, t, G_above, B_above, E):
+    def backward(
+        self,
+        t: int,
+        G_above: Float[np.ndarray, "C t+1 C"],
+        B_above: Float[np.ndarray, "C t P"],
+        E: Float[np.ndarray, "t P C"],
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Rows t of D, M, B, X and G, the column t of Y, and Y(t, t) of all points, from rows of G^{ℓ+1} and B^ℓ."""
-        q, P, C = self.kept, self.trained, self.outputs
+        q, P, C = self.carried, self.trained, self.outputs
         k, C_W = self.setting.k[t, :t, None], self.setting.C_W[t, : t + 1, None]
         Gbar = C_W * G_above
         drive = np.einsum("csd,sad->csa", G_above[:, :t], E)
@@ -223,7 +265,7 @@ class _Layer:
         self.Y_now = A_row @ past.T + H_row[:, :t, :P].reshape(len(H_row), t * P) @ D_row.T
         self.Y[:t, :, t] = Y_past.reshape(t, P, C)
         self.Y[t, :, t] = self.Y_now[:P]
-        # H̄ on the left: with few outputs BLAS is much slower the other way round.
+        # H̄ stands on the left because with few outputs BLAS is much slower the other way round.
         X_row = _flat(self.Hbar[: t + 1, :, :t]) @ B_row.T
         self.X[t, :, : t + 1] = X_row.T.reshape(C, t + 1, q)
 

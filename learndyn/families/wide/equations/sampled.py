@@ -16,28 +16,31 @@ Everything at t needs only what is known by then: forward through the layers for
 Responses of every sample follow from an adjoint recursion, as if one trained through its history: a small change of
 h or g at t is traced back to all earlier u and r. It is most of the cost and single precision is enough for it; kernels
 need double precision, because their factors keep directions down to 1e-10. Which of the smallest directions are kept,
-and so which normals they get, may depend on the rounding: that is another draw, no error.
+and so which normals they get, may depend on the rounding; that is another draw, not an error.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from jaxtyping import Float
 
-from learndyn.families.wide.setting import Setting
+from learndyn.core.progressing import Report
+from learndyn.families.wide.problem_arrays import WideSetting
 from learndyn.numerics.block_factor import BlockFactor
 from learndyn.numerics.matched_normals import MatchedNormals
 from learndyn.problem.activations.values import with_curvature
 
 COLUMNS = 2048
-"""So many columns, samples times what changes at t, does the adjoint recursion treat together: they fit a cache."""
+"""Columns per chunk of the adjoint recursion, samples times components that change at t; they fit a cache."""
 ROWS = 32
-"""So many rows, times times components, does it take in one product: fewer are slow."""
+"""Rows per matrix product of the adjoint recursion, times times components; smaller blocks are slower."""
 PRECISIONS = {"single": np.float32, "double": np.float64}
-"""Of the adjoint recursion."""
+"""Number types of the adjoint recursion."""
 
 
 class Field:
-    """A Gaussian field of one layer, made block by block from its covariance: x(t) = F(t, ·) ε."""
+    """A Gaussian field of one layer, sampled block by block from its covariance: x(t) = F(t, ·) ε."""
 
     def __init__(self, samples: int, seed: np.random.SeedSequence, signs: np.ndarray):
         self._factor, self._signs = BlockFactor(), signs
@@ -58,14 +61,33 @@ class Field:
         return (x[:, None] * self._signs[:, None]).reshape(len(x), -1)
 
 
-class Layer:
-    """The processes of one layer and the kernels they make; times are first axes, samples last ones.
+class LayerKernels(Protocol):
+    """Kernels Φ, G and responses A, B of one layer, from a `Layer` or from an iteration."""
 
-    What only the adjoint recursion looks back at (`slopes`, `bends`, `C`, `D`) is kept in its precision.
+    @property
+    def Phi(self) -> np.ndarray: ...
+    @property
+    def G(self) -> np.ndarray: ...
+    @property
+    def A(self) -> np.ndarray: ...
+    @property
+    def B(self) -> np.ndarray: ...
+
+
+class Layer:
+    """The processes of one layer and their kernels; times are the first axes, samples the last.
+
+    Arrays that only the adjoint recursion uses (`slopes`, `bends`, `C`, `D`) have its precision.
     """
 
     def __init__(
-        self, n: int, p: int, C: int, samples: int, seed: np.random.SeedSequence, traced="double"
+        self,
+        n: int,
+        p: int,
+        C: int,
+        samples: int,
+        seed: np.random.SeedSequence,
+        traced: str = "double",
     ):
         signs = np.array([[1, 1, -1, -1], [1, -1, 1, -1]], dtype=float)
         seed_u, seed_r = seed.spawn(2)
@@ -89,8 +111,8 @@ class Layer:
         self.D = np.zeros((n, p, C, n, p), kind)
 
 
-class Sweep(NamedTuple):
-    """What a batch of samples gives: outputs (states, points, C), the layers, and how many states were reached."""
+class SampledSweep(NamedTuple):
+    """The result of a batch of samples: outputs f (states, points, C), the layers, and the number of states reached."""
 
     f: np.ndarray
     layers: list[Layer]
@@ -98,15 +120,17 @@ class Sweep(NamedTuple):
 
 
 def sweep(
-    setting: Setting,
+    setting: WideSetting,
     samples: int,
     seed: np.random.SeedSequence,
-    report,
+    report: Report,
     stein: bool = False,
     independent: bool = False,
     precision: str = "double",
-) -> Sweep:
-    """All states of one batch. With `stein`, responses by Gaussian integration by parts; else traced in `precision`.
+) -> SampledSweep:
+    """All states of one batch. Responses come from Gaussian integration by parts with `stein`, else from tracing.
+
+    `precision` is that of the tracing, "single" or "double".
 
     With `independent`, the approximation of gradient independence: no responses, and outputs that follow the tangent
     kernel of the fields, f(t+1) = f(t) + k(t+1, t) K(t, t) E(t).
@@ -131,15 +155,17 @@ def sweep(
             last = layers[-1]
             f[t] = np.mean(last.z * last.phi[t][:, None], axis=-1) / setting.gamma
         if setting.diverged(f[t]):
-            return Sweep(f, layers, t)
+            return SampledSweep(f, layers, t)
         E[t] = setting.loss.force(f[t])
         if independent and t + 1 < n:
             f[t + 1] = f[t] + setting.k[t + 1, t] * tangent_step(setting, layers, E[t], t)
         report(((t + 1) / n) ** 3)
-    return Sweep(f, layers, n)
+    return SampledSweep(f, layers, n)
 
 
-def tangent_step(setting: Setting, layers, E, t: int) -> np.ndarray:
+def tangent_step(
+    setting: WideSetting, layers: Sequence[LayerKernels], E: Float[np.ndarray, "points C"], t: int
+) -> np.ndarray:
     """K(t, t) E (points × C), with the tangent kernel K = Σ_ℓ G^{ℓ+1} Φ^ℓ of the layers' kernels at t."""
     below, moved = setting.K, np.zeros_like(E)
     for layer in layers:
@@ -149,7 +175,13 @@ def tangent_step(setting: Setting, layers, E, t: int) -> np.ndarray:
     return moved + below @ E
 
 
-def forward(setting: Setting, layer: Layer, below, E, t: int) -> None:
+def forward(
+    setting: WideSetting,
+    layer: Layer,
+    below: LayerKernels | None,
+    E: Float[np.ndarray, "states points C"],
+    t: int,
+) -> None:
     """h, φ and Φ of a layer at t, from the kernels Φ and A of the layer below, or the inputs (None)."""
     p, C, S = setting.points, setting.outputs, layer.phi.shape[-1]
     if below is None:
@@ -172,7 +204,13 @@ def forward(setting: Setting, layer: Layer, below, E, t: int) -> None:
     layer.Phi[: t + 1, :, t] = row.reshape(p, t + 1, p).transpose(1, 2, 0)
 
 
-def backward(setting: Setting, layer: Layer, above, E, t: int) -> None:
+def backward(
+    setting: WideSetting,
+    layer: Layer,
+    above: LayerKernels | None,
+    E: Float[np.ndarray, "states points C"],
+    t: int,
+) -> None:
     """z, g and G of a layer at t, from the kernels G and B of the layer above, or the readout (None)."""
     p, C, S = setting.points, setting.outputs, layer.phi.shape[-1]
     if above is None:
@@ -202,7 +240,7 @@ def backward(setting: Setting, layer: Layer, above, E, t: int) -> None:
 class Adjoint:
     """Responses by tracing a change at t back through the history of every sample.
 
-    With h̄(s), z̄(s) the derivatives of what changes at t with respect to u(s) and r(s),
+    With h̄(s), z̄(s) the derivatives of the changed variable at t with respect to u(s) and r(s),
 
         ḡ(s) = Σ_{t'>s} C(t', s)ᵀ h̄(t'),  z̄(s) = φ' ḡ(s),  h̄(s) = φ' Σ_{t'≥s} D(t', s)ᵀ z̄(t') + Σ_c φ'' z_c ḡ_c(s).
     """
@@ -253,10 +291,10 @@ class Adjoint:
             total += h[: (t + 1) * p].sum(axis=-1, dtype=float)
         return total.reshape(t + 1, p, p, C).transpose(2, 3, 0, 1) / samples
 
-    def _back(self, layer: Layer, t: int, chunk: slice, h, z) -> None:
+    def _back(self, layer: Layer, t: int, chunk: slice, h: np.ndarray, z: np.ndarray) -> None:
         """h̄(s) and z̄(s) for s = t − 1 … 0, from those at t.
 
-        Several times s share the product with all that is later than they are; what is left is among themselves.
+        The times s of a block share one product with all times after the block; then come the terms within it.
         """
         p, C, _ = layer.z.shape
         outputs, width = h.shape[1:]
@@ -266,16 +304,16 @@ class Adjoint:
         pC = p * C
         for end in range(t, 0, -self._block):
             first = max(end - self._block, 0)
-            known = slice(end * p, (t + 1) * p), slice(end * pC, (t + 1) * pC)
-            from_h = forward[known[0], first * pC : end * pC].T @ flat_h[known[0]]
-            from_z = backward[known[1], first * p : end * p].T @ flat_z[known[1]]
+            later_h, later_z = slice(end * p, (t + 1) * p), slice(end * pC, (t + 1) * pC)
+            from_h = forward[later_h, first * pC : end * pC].T @ flat_h[later_h]
+            from_z = backward[later_z, first * p : end * p].T @ flat_z[later_z]
             for s in range(end - 1, first - 1, -1):
                 mine, here = slice(s * pC, (s + 1) * pC), slice(s * p, (s + 1) * p)
                 slope = layer.slopes[s, :, None, chunk]
                 g = from_h[(s - first) * pC : (s - first + 1) * pC]
                 if s < end - 1:
-                    later = slice((s + 1) * p, end * p)
-                    g += forward[later, mine].T @ flat_h[later]
+                    within = slice((s + 1) * p, end * p)
+                    g += forward[within, mine].T @ flat_h[within]
                 g = g.reshape(p, C, outputs, width)
                 np.multiply(slope[:, None], g, out=z[mine].reshape(g.shape))
                 since = slice(s * pC, end * pC)
@@ -291,9 +329,9 @@ class Adjoint:
 class Stein:
     """Responses by Gaussian integration by parts: A F_r = ⟨φ ε_rᵀ⟩, B F_u = ⟨g ε_uᵀ⟩, solved by least squares.
 
-    It needs no derivative of the activation's slope, so that a relu is treated rightly, and no history of single
-    samples. Along directions in which the fields hardly move entries of A and B are noise; only their sums with g and
-    φ mean something.
+    It needs no derivative of the activation's slope, so that it is correct for a relu, and no history of single
+    samples. Along directions in which the fields hardly move, entries of A and B are noise; only their sums with g and
+    φ are meaningful.
     """
 
     TRUNCATED = 1e-6
@@ -310,7 +348,9 @@ class Stein:
         solved = self._solve(layer.g[t].reshape(p * C, samples), layer.u, (t + 1) * p)
         return solved.reshape(p, C, t + 1, p)
 
-    def _solve(self, values, field: Field, count: int) -> np.ndarray:
+    def _solve(
+        self, values: Float[np.ndarray, "components samples"], field: Field, count: int
+    ) -> np.ndarray:
         """X with X F = ⟨values εᵀ⟩, for the first `count` components of the field."""
         rows = field.F[: -(-count // len(field.F[0]))]
         rank = rows[-1].shape[1]

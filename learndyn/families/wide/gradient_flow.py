@@ -1,17 +1,17 @@
-"""Gradient flow of wide networks: descent in small steps, extrapolated to none.
+"""Gradient flow of wide networks: gradient descent in small steps, extrapolated to step size zero.
 
 A solution with steps dt differs from gradient flow by a series in dt. Three solutions, x(dt), x(dt/2) and x(dt/4),
 remove its first two orders:
 
     x = (4 x_2 − x_1)/3,    x_1 = 2 x(dt/2) − x(dt),    x_2 = 2 x(dt/4) − x(dt/2).
 
-How much the second order changed, x − x_2, is the stated accuracy. If that is more than `tolerance`, relative to the
-largest prediction or loss, steps are halved.
+The change by the second order, x − x_2, is the stated accuracy. If it is more than `tolerance`, relative to the largest
+prediction or loss, the steps are halved.
 
-A sampled solution is extrapolated batch by batch: a batch starts from the same neurons whatever the step, so that most
-of its noise is in none of the differences. The spread of x is the standard error, which extrapolation may make larger;
-the spread of x − x_2 is the noise of the stated accuracy, and only what is beyond it counts. So `tolerance` is about
-the step alone, and the standard error about samples.
+A sampled solution is extrapolated batch by batch: a batch starts from the same neurons for every step size, so that
+most of its noise cancels in the differences. The spread of x is the standard error, which extrapolation may increase;
+the spread of x − x_2 is the noise of the stated accuracy, and only changes beyond it count. So `tolerance` concerns the
+step size alone, and the standard error the samples.
 """
 
 import dataclasses
@@ -19,16 +19,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learndyn.core.curves import Curves, Extrapolated, extrapolated
+from learndyn.core.curves import Curves, ExtrapolatedCurves, extrapolated
+from learndyn.core.progressing import Report
 from learndyn.core.record import Record
 from learndyn.errors import NotConverged
-from learndyn.families.wide.setting import refuse_in_flow, setting
+from learndyn.families.wide.problem_arrays import refuse_in_flow, wide_setting
 from learndyn.numerics.times import DEFAULT_COUNT, linear_times
+from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PerStep, as_schedule
 from learndyn.problem.training import GradientDescent
 
 HALVINGS = 3
-"""So often are steps halved before the solver gives up."""
+"""The number of times the steps are halved before the solver gives up."""
 JUDGED = ("prediction", "train_loss", "test_prediction", "test_loss")
 NOISE = 3.0
 """Changes smaller than this many standard errors are not attributed to the step size."""
@@ -36,8 +38,10 @@ FIRST_STEP = 0.5
 """The first step, times the largest eigenvalue of the dynamics at the start."""
 
 
-def in_steps(problem, times: np.ndarray, dt: float, halvings: int):
-    """The problem as descent in steps of at most dt/2^halvings, and the states at which it is at `times`."""
+def in_steps(
+    problem: Problem, times: np.ndarray, dt: float, halvings: int
+) -> tuple[Problem, np.ndarray]:
+    """The problem as descent in steps of at most dt/2^halvings, and the numbers of its states at `times`."""
     training = problem.training
     intervals = np.diff(np.concatenate([[0.0], times]))
     counts = np.where(intervals > 0, np.ceil(intervals / dt * (1 - 1e-12)), 0).astype(int)
@@ -55,24 +59,29 @@ def in_steps(problem, times: np.ndarray, dt: float, halvings: int):
     return dataclasses.replace(problem, training=rule), np.cumsum(counts)
 
 
-def first_step(problem) -> float:
+def first_step(problem: Problem) -> float:
     """A stable step in time: `FIRST_STEP` over the largest rate times (L + 1) times the largest eigenvalue of K."""
-    made = setting(problem, 1, GradientDescent(1.0, steps=1))
-    P = made.trained
-    largest = np.linalg.eigvalsh(made.K[:P, :P] + made.bias)[-1] * (made.depth + 1)
+    setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
+    P = setting.trained
+    largest = np.linalg.eigvalsh(setting.K[:P, :P] + setting.bias)[-1] * (setting.depth + 1)
     times = np.linspace(0.0, problem.training.time, 1001)
     rate = float(np.max(np.asarray(as_schedule(problem.training.learning_rate)(times))))
-    fastest = rate * (largest * made.loss.scale + problem.training.weight_decay)
+    fastest = rate * (largest * setting.loss.scale + problem.training.weight_decay)
     return FIRST_STEP / fastest if fastest > 0 else problem.training.time
 
 
 def flow(
-    problem, record: Record, tolerance: float, report, solve: Callable[..., Curves], costly: bool
+    problem: Problem,
+    record: Record,
+    tolerance: float,
+    report: Report,
+    solve: Callable[..., Curves],
+    costly: bool,
 ) -> Curves:
     """Gradient flow at the recorded times; `solve(problem, record, report)` is descent.
 
-    Every recorded time needs a step that ends there: where steps are `costly`, no more times are recorded than the
-    first steps have, unless someone asked for them.
+    Every recorded time needs a step that ends there. If steps are `costly` and the user did not choose the times, no
+    more times are recorded than there are steps of the first size.
     """
     refuse_in_flow(problem.training)
     dt, end = first_step(problem), problem.training.time
@@ -86,21 +95,23 @@ def flow(
         descent, states = in_steps(problem, record.at, dt, halvings)
         done = 8.0 ** (halvings - 1) / total
         share = 8.0**halvings / total
-        found = solve(descent, Record("step", states), lambda x, a=done, b=share: report(a + b * x))
-        if found.diverged_at is not None:
+        curves = solve(
+            descent, Record("step", states), lambda x, a=done, b=share: report(a + b * x)
+        )
+        if curves.diverged_at is not None:
             grids.clear()
             continue
-        # A response to one step has no limit of small steps.
-        kept = found.restricted(found.arrays.keys() - {"A", "B"})
-        grids = [*grids[-2:], dataclasses.replace(kept, record=record)]
+        # A response to a single step has no limit of small steps.
+        with_limit = curves.restricted(curves.arrays.keys() - {"A", "B"})
+        grids = [*grids[-2:], dataclasses.replace(with_limit, record=record)]
         if len(grids) < 3:
             continue
         result = extrapolated(grids, aside=("preactivation",))
         errors.append(_worst(result))
         if errors[-1] <= tolerance:
-            known = found.evidence.get("accuracy", {})
+            in_steps_alone = curves.evidence.get("accuracy", {})
             accuracy = {
-                name: float(np.max(np.abs(change), initial=0.0)) + known.get(name, 0.0)
+                name: float(np.max(np.abs(change), initial=0.0)) + in_steps_alone.get(name, 0.0)
                 for name, change in result.change.items()
             }
             return result.curves.told(accuracy=accuracy, steps=int(states[-1]))
@@ -108,33 +119,33 @@ def flow(
 
 
 def _why(errors: list[float], tolerance: float, sampled: bool) -> str:
-    """Why gradient flow is not known to the tolerance, from the errors after each halving, and what to try."""
+    """Why gradient flow missed the tolerance, judged by the errors after each halving, and what to try."""
     last, before = errors[-1], errors[-2] if len(errors) > 1 else np.inf
     if not np.isfinite(last):
         return (
-            f"descent diverges after up to {HALVINGS + 2} halvings of the step; use a shorter time"
+            f"descent still diverges after {HALVINGS + 2} halvings of the step; use a shorter time"
         )
-    known = (
-        f"gradient flow is known to {last:.2g} of its largest value after {HALVINGS} halvings of the step, and the "
+    reached = (
+        f"gradient flow is accurate to {last:.2g} of its largest value after {HALVINGS} halvings of the step, and the "
         f"tolerance is {tolerance:g}; "
     )
     if sampled and last > before / 2:
-        return known + (
-            "halving no longer helps, because responses of as many steps need more samples than there are; use more "
-            "samples, a larger tolerance or a shorter time"
+        return reached + (
+            "halving no longer helps, because the responses of so many steps need more samples; use more samples, a "
+            "larger tolerance or a shorter time"
         )
-    return known + "use a larger tolerance or a shorter time"
+    return reached + "use a larger tolerance or a shorter time"
 
 
-def _worst(result: Extrapolated) -> float:
-    """The largest change by the finest step, beyond what is noise, relative to the largest value."""
+def _worst(result: ExtrapolatedCurves) -> float:
+    """The largest change by the finest step beyond its noise, relative to the largest value."""
     worst = 0.0
     for name in JUDGED:
         if name not in result.change:
             continue
         change, noise = result.change[name], result.noise[name]
         scale = max(float(np.max(np.abs(result.curves[name]))), 1e-300)
-        # Few batches know a single noise poorly: none is taken to be below what is usual for the observable.
+        # Few batches estimate a single noise poorly, so it is taken to be at least the usual one of the observable.
         usual = np.sqrt(np.mean(noise**2))
         beyond = np.abs(change) - NOISE * np.maximum(noise, usual)
         worst = max(worst, float(np.max(beyond, initial=0.0)) / scale)

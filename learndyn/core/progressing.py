@@ -30,7 +30,7 @@ class Diverged(Exception):
 class Progressing(abc.ABC):
     """Something that advances through training. `now` is the state, a time or a step, that it has reached."""
 
-    now: float = 0
+    now: Any = 0
     changeable: ClassVar[tuple[str, ...]] = ()
     """Fields of the problem that may change in the middle of training, such as "training.learning_rate"."""
 

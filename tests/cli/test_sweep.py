@@ -21,6 +21,7 @@ richness = 0.5
 [data]
 kind = "stream"
 batch_ratio = 2.0
+task = { kind = "linear_map" }
 
 [training]
 kind = "gradient_descent"

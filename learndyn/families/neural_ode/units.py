@@ -2,7 +2,7 @@
 
 A *unit* is a control θ_u with an amplitude a_u. A neuron i of a system has one unit in each window of time; two
 stacked systems have units of their own. Units are numbered by system, then by window, then by neuron. The drift of
-a system with h neurons at step n is Σ_i (a_u/h) r_f(i)(state, θ_u) with u = `index[i, n]`.
+a system with h neurons at step n is Σ_i (a_u/h) r_f(i)(state, θ_u) with u = `numbers[i, n]`.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class FlowUnits(NamedTuple):
     """The units of one flow.
 
-    - `index`: the unit u of neuron i at step n
+    - `numbers`: the unit u of neuron i at step n
     - `labels`: the number of each neuron's field in the list `fields_of`
     """
 
-    index: Int[np.ndarray, "h N"]
+    numbers: Int[np.ndarray, "h N"]
     labels: tuple[int, ...]
 
     @property
@@ -34,17 +34,17 @@ class FlowUnits(NamedTuple):
     @property
     def steps(self) -> int:
         """N: Euler steps of the flow."""
-        return self.index.shape[1]
+        return self.numbers.shape[1]
 
     @property
     def windows(self) -> int:
         """W: windows of time, all equally long."""
-        return int(self.index[0, -1] - self.index[0, 0]) // self.neurons + 1
+        return int(self.numbers[0, -1] - self.numbers[0, 0]) // self.neurons + 1
 
     @property
     def span(self) -> slice:
         """Where the units of this flow, by window and then by neuron, stand among those of all systems."""
-        first = int(self.index[0, 0])
+        first = int(self.numbers[0, 0])
         return slice(first, first + self.windows * self.neurons)
 
 

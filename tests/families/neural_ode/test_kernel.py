@@ -84,7 +84,7 @@ class Sums:
             if field != other:
                 continue
             for n, k in product(range(N), range(N_right)):
-                u, v = left.index[i, n], right.index[j, k]
+                u, v = left.numbers[i, n], right.numbers[j, k]
                 at = (0.0 if s is None else s[n, k], q[n, k], overlaps[u, v])
                 alpha, beta = a[u] / len(left.labels), b[v] / len(right.labels)
                 G = derivative(states, (0, 0, 0), *at)
@@ -136,7 +136,7 @@ def test_the_sums_are_those_of_plain_loops(shape, states, form, side):
     s = s if states == "two states" else None
     expected = Sums(states, left, right, a, b, overlaps, R, q, s)
     # The units of other systems are not those of this kernel.
-    block = np.ix_(np.unique(left.index), np.unique(right.index))
+    block = np.ix_(np.unique(left.numbers), np.unique(right.numbers))
     assert np.sum(expected.of_controls != 0) <= expected.of_controls[block].size
     with float64():
         kernel = kernel_of(fields(states)[form], left, right, *map(jnp.asarray, (a, b, overlaps)))

@@ -27,10 +27,10 @@ def test_units_are_numbered_by_system_window_and_neuron():
         driven=CONTEXT,
     )  # fmt: skip
     first, second = systems(flows.shape)
-    np.testing.assert_array_equal(first.student.index, [[0, 0, 2, 2, 4, 4], [1, 1, 3, 3, 5, 5]])
-    np.testing.assert_array_equal(second.student.index, first.student.index + 6)
-    np.testing.assert_array_equal(first.teacher.index, [[0, 0, 0, 1, 1, 1]])
-    np.testing.assert_array_equal(second.teacher.index, [[2, 2, 2, 3, 3, 3]])
+    np.testing.assert_array_equal(first.student.numbers, [[0, 0, 2, 2, 4, 4], [1, 1, 3, 3, 5, 5]])
+    np.testing.assert_array_equal(second.student.numbers, first.student.numbers + 6)
+    np.testing.assert_array_equal(first.teacher.numbers, [[0, 0, 0, 1, 1, 1]])
+    np.testing.assert_array_equal(second.teacher.numbers, [[2, 2, 2, 3, 3, 3]])
     assert (first.student.labels, first.teacher.labels) == ((0, 1), (0,))
     assert (second.student.labels, second.teacher.labels) == ((2, 3), (2,))
     student = flows.student

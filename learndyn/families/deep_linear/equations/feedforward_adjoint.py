@@ -473,13 +473,15 @@ def _backward_half_bar(
             k[j] = K_matrix[i, j]
             k_bar[j] = 0.0
             sr_bar[j] = 0.0
+        # The readout has nothing above it; the names then stand for the last layer, and are not used.
+        upper = modes + min(ell, L - 1)
+        above, above_bar = rows.pairs[upper], bar.pairs[upper]
+        b, b_bar = (const.b, rule.b) if ell > 0 else (const.b_input, rule.b_input)
+        noise_factor = const.rho[ell] if ell > 0 else const.rho[0] * const.inverse_width
         if ell == L:
             for j in range(e):
                 sr[j] = const.b[t] * const.b[j // Nc] if j % Nc == i % Nc else 0.0
         else:
-            above, above_bar = rows.pairs[modes + ell], bar.pairs[modes + ell]
-            b, b_bar = (const.b, rule.b) if ell > 0 else (const.b_input, rule.b_input)
-            noise_factor = const.rho[ell] if ell > 0 else const.rho[0] * const.inverse_width
             mix(above[CG], i, const, const.a, b, noise_factor, sr)
         if ell > 0:
             pair, pair_bar = rows.pairs[modes + ell - 1], bar.pairs[modes + ell - 1]

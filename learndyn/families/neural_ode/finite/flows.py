@@ -4,7 +4,7 @@ A trajectory is given by its *sources*: its start, and the noise √(2hτ)ζ in 
 
     x_0 = s_0,    x_{n+1} = (1 − hμ̂(|x_n|²/d)) x_n + h Σ_i (a_u/h_s) r_i(x_n, θ_u) + s_{n+1},
 
-where u = `FlowUnits.index[i, n]`. If the field has a second state, it is x_{max(n−Δ,0)} with a delay of Δ steps, or the
+where u = `FlowUnits.numbers[i, n]`. A second state of the field is x_{max(n−Δ,0)} with a delay of Δ steps, or the
 state of the first of two stacked systems. Arrays of states have the axes time, system, trajectory, component.
 """
 
@@ -136,7 +136,7 @@ class FlowPiece(NamedTuple):
 def pieces(units: FlowUnits) -> list[FlowPiece]:
     """The pieces of a flow, in the order of time."""
     steps_by_units: dict[tuple[int, ...], list[int]] = {}
-    for n, step_units in enumerate(zip(*units.index.tolist(), strict=True)):
+    for n, step_units in enumerate(zip(*units.numbers.tolist(), strict=True)):
         steps_by_units.setdefault(step_units, []).append(n)
     return [
         FlowPiece(np.array(steps), units.labels, list(step_units))

@@ -140,7 +140,7 @@ class Memory:
                         controls.numbers[u],
                         label,
                     )
-                    for u, label in zip(flow_units.index[:, n], flow_units.labels, strict=True)
+                    for u, label in zip(flow_units.numbers[:, n], flow_units.labels, strict=True)
                 ]
                 keep = 1 - self.h * self._confinement(s)
                 o, numbers = self.engine.forward({s: keep}, uses, 2 * self.h * temperature)
@@ -228,7 +228,7 @@ class Memory:
         for trajectory in students:
             for path, system in zip(trajectory, self.systems, strict=True):
                 share = self.h / (system.student.neurons * len(students))
-                for units, step_uses in zip(system.student.index.T, path.uses, strict=True):
+                for units, step_uses in zip(system.student.numbers.T, path.uses, strict=True):
                     for unit, use in zip(units, step_uses, strict=True):
                         uses[unit].append(use)
                         if self.network.train_amplitudes:

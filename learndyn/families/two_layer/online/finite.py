@@ -17,7 +17,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from learndyn.core.divergence import diverged
@@ -32,6 +31,7 @@ from learndyn.families.two_layer.weights import TwoLayerWeights, draw_weights, o
 from learndyn.numerics.factor import psd_factor
 from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.problem import Problem
+from learndyn.problem.schedules import Time
 
 State = Any
 """A finite network in training: `TwoLayerWeights`, or its `OrderParameters` alone."""
@@ -66,7 +66,7 @@ class Dynamics(eqx.Module):
         state: State,
         inputs: Draws,
         index: Int[Array, ""] | int,
-        time: ArrayLike,
+        time: Time,
     ) -> State:
         """The state after one step, with entry `index` of the block's random numbers."""
 
@@ -99,7 +99,7 @@ class _Descent(Dynamics):
         state: TwoLayerWeights,
         inputs: Sequence[Array | np.ndarray],
         index: Int[Array, ""] | int,
-        time: ArrayLike,
+        time: Time,
     ) -> TwoLayerWeights:
         (W, v, W_star), N, system = state, self.size, self.system
         x, xi = (array[index] for array in inputs)
@@ -145,7 +145,7 @@ class _Chain(Dynamics):
         state: OrderParameters,
         inputs: Sequence[Array | np.ndarray],
         index: Int[Array, ""] | int,
-        time: ArrayLike,
+        time: Time,
     ) -> OrderParameters:
         (Q, R, v), N, B, system = state, self.size, self.batch, self.system
         K = v.shape[0]
@@ -190,7 +190,7 @@ class _ExpectedDescent(Dynamics):
         state: TwoLayerWeights,
         inputs: None,
         index: Int[Array, ""] | int,
-        time: ArrayLike,
+        time: Time,
     ) -> TwoLayerWeights:
         system, N = self.system, self.size
 

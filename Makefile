@@ -53,6 +53,7 @@ lint: .venv/.dev ## check style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/pyright -p tests
 
 format: .venv/.dev ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix

@@ -38,7 +38,7 @@ def right_hand_side(units: int, repeat: int) -> tuple[float, float, float]:
         jax.block_until_ready(loop(start))
         seconds = best(lambda: jax.block_until_ready(loop(start))) / repeat
         exact = jax.tree.map(np.asarray, system.velocity(0.0, start, None))
-    network, teacher = made.network, made.data.teacher
+    network, teacher = made.network, made.task
     arguments = (network.Q, network.R, teacher.T, network.readout, teacher.readout, 0.5, 0.0, 1)
     dQ, dR = naive.velocity(*arguments)
     reference = best(lambda: naive.velocity(*arguments), 2 if units > 16 else 5)

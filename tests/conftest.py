@@ -20,9 +20,9 @@ settings.load_profile("repeatable")
 @pytest.fixture(autouse=True)
 def x64_flag_is_left_alone():
     """Fails a test after which JAX's x64 flag differs from before, and restores the flag."""
-    before = jax.config.jax_enable_x64
+    before = jax.config.read("jax_enable_x64")
     yield
-    after = jax.config.jax_enable_x64
+    after = jax.config.read("jax_enable_x64")
     if after != before:
         jax.config.update("jax_enable_x64", before)
         pytest.fail(f"the test left jax_enable_x64 at {after}; it was {before}")

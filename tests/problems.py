@@ -98,11 +98,11 @@ def two_layer(*, network=None, teacher=None, data=None, training=None, **propert
         activation, R = network.activation, network.R
     if teacher is not None and data is not None:
         raise TypeError("ready data have a teacher of their own")
-    if teacher is None and data is None:
+    if teacher is None and data is not None:
+        teacher = data.task
+    elif teacher is None:
         units = properties.get("units", 2) if R is None else np.shape(R)[1]
         teacher = _teacher(properties, activation, units, size)
-    elif teacher is None:
-        teacher = data.task
     if network is None:
         network = _student(properties, activation, teacher, size)
     if data is None:

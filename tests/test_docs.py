@@ -41,7 +41,7 @@ PAGES = {
         *sorted(DOCS.glob("theories/*.md")),
     )
 }
-COMMAND = typer.main.get_command(app)
+COMMAND = typer.main.get_group(app)
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -128,7 +128,7 @@ def _few_states(states: int, count: int = 12) -> np.ndarray:
 
 
 def _draw_maps(
-    block: SubFigure,
+    block: Figure | SubFigure,
     title: str,
     rows: dict[str, np.ndarray],
     layers: Sequence[int] | np.ndarray,

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import OptimizeResult, brentq, minimize_scalar
 
 import learndyn as ld
 from tests import problems
@@ -63,7 +63,7 @@ def test_the_largest_stable_rate_on_a_dataset_is_where_the_exact_training_loss_c
         return marchenko_pastur(lambda x: x * (1 - e * x) ** (2 * steps), ratio) - 1
 
     infinitely_long = 2 / (1 + math.sqrt(ratio)) ** 2
-    exact = brentq(growth, infinitely_long, 2 * infinitely_long, rtol=1e-9)
+    exact = brentq(growth, infinitely_long, 2 * infinitely_long, rtol=np.float64(1e-9))
     # Bisection stops within `fine`; richness shifts the kernel by O(γ_0²).
     found = 3 * ld.largest_stable_rate(made, rtol=fine)
     assert found == pytest.approx(exact, rel=fine + 100 * LAZY**2)
@@ -81,6 +81,7 @@ def test_the_best_rate_on_a_noisy_dataset_minimises_the_exact_test_loss():
         return marchenko_pastur(each, ratio) + variance
 
     exact = minimize_scalar(loss, bounds=(0.01, 0.8), method="bounded", options={"xatol": 1e-8})
+    assert isinstance(exact, OptimizeResult)
     best = ld.best_rate(problem(supply="dataset", ratio=1 / ratio, noise=0.3, steps=steps, depth=1))
     assert 2 * best.rate == pytest.approx(exact.x, rel=2 * RTOL)
     # At a minimum the loss is off by the square of the error in the rate.

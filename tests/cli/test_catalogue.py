@@ -148,7 +148,7 @@ def test_the_command_itself_imports_nothing_slow():
     for path in Path(learndyn.cli.__path__[0]).glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             names = [alias.name for alias in getattr(node, "names", [])]
-            modules = [node.module] if isinstance(node, ast.ImportFrom) else names
+            modules = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
             if not isinstance(node, ast.Import | ast.ImportFrom):
                 continue
             for module in modules:

@@ -44,6 +44,7 @@ def test_ctrl_c_in_a_long_simulation_keeps_what_was_finished(problem_file, tmp_p
         stderr=terminal,
         stdout=subprocess.PIPE,
     )
+    assert process.stdout is not None
     os.close(terminal)
     try:
         read_until(screen, "training 2000 networks", seconds=120)
@@ -59,10 +60,14 @@ def test_ctrl_c_in_a_long_simulation_keeps_what_was_finished(problem_file, tmp_p
         process.stdout.close()
         os.close(screen)
     assert code == 130
-    count = int(re.search(r"(\d+) of 2000 networks were finished", said).group(1))
+    finished = re.search(r"(\d+) of 2000 networks were finished", said)
+    assert finished is not None
+    count = int(finished.group(1))
     assert count >= 1
     assert "Traceback" not in said
-    assert len(load(path).seeds) == count
+    seeds = load(path).seeds
+    assert seeds is not None
+    assert len(seeds) == count
 
 
 def test_a_pipe_gets_plain_text_of_fixed_width():
@@ -79,6 +84,8 @@ def test_a_pipe_that_closes_early_is_not_an_error_message():
     process = subprocess.Popen(
         [*COMMAND, "--help"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
+    assert process.stdout is not None
+    assert process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()

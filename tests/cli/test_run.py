@@ -34,6 +34,7 @@ def test_run_records_the_problem_the_size_and_the_times_asked_for(finished):
     theory, runs = load(folder / "theory.nc"), load(folder / "runs.nc")
     assert theory.problem == runs.problem == Problem.from_toml(folder / "quick.toml")
     assert runs.size == 50
+    assert runs.seeds is not None
     assert runs.seeds.tolist() == [0, 1, 2]
     assert np.array_equal(theory["time"], np.linspace(0, 1, 11))
 

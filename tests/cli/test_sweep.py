@@ -1,6 +1,7 @@
 """`learndyn sweep`, and `learndyn plot` of a saved sweep."""
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,7 +182,9 @@ def test_a_scheduler_is_found_by_its_address(learndyn, deep_file, stand_in):
     # Only on a worker of a cluster there is a worker to be had.
     fake = stand_in("deep_linear/stream", before=lambda problem: get_worker())
     path = deep_file.with_name("out.nc")
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+    no_dashboard: Any = None
+    cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=no_dashboard)
+    with cluster:
         address = cluster.scheduler_address
         outcome = learndyn("sweep", deep_file, *GRID, "-o", path, "--scheduler", address)
     assert outcome.exit_code == 0, outcome.output

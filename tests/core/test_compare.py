@@ -1,4 +1,5 @@
 from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +36,9 @@ def dataset(times, test_loss, R, front=(), axis="time"):
     return xr.Dataset(arrays, {axis: times, "student": [0, 1], "teacher": [0, 1, 2]})
 
 
-def make_theory(times=TIMES, problem=PROBLEM, axis="time", diverged_at=None, **evidence):
+def make_theory(
+    times: np.ndarray = TIMES, problem=PROBLEM, axis="time", diverged_at=None, **evidence
+):
     data = dataset(times, loss(times), overlaps(times), axis=axis)
     return Solution(data, problem, {"kind": "theory"} | evidence, diverged_at=diverged_at)
 
@@ -52,7 +55,7 @@ def noise(rng, *shape, ell=0.1):
 
 def make_runs(
     seeds=10,
-    times=TIMES,
+    times: np.ndarray = TIMES,
     bias=0.0,
     spread=0.01,
     problem=PROBLEM,
@@ -167,7 +170,7 @@ def test_one_wrong_component_of_a_matrix_is_found():
     result = compare(make_theory(), Solution(data, PROBLEM, runs.evidence))
     assert result.table["verdict"].to_dict() == {"test_loss": "agrees", "R": "differs"}
     assert result.table.loc["R", "at"] >= TIMES[20]
-    worst = np.abs(result.deviations["R_in_errors"]).max("time")
+    worst = abs(result.deviations["R_in_errors"]).max("time")
     assert worst.argmax(...)["student"] == 1
     assert worst.argmax(...)["teacher"] == 2
 
@@ -340,6 +343,7 @@ def test_python_functions_compare_if_they_are_the_same_or_both_from_files(tmp_pa
 
 def test_solutions_that_cannot_be_compared_are_refused_with_the_reason():
     theory, runs = make_theory(), make_runs()
+    number: Any = 3
     with pytest.raises(CannotCompare, match="swapped"):
         compare(runs, theory)
     with pytest.raises(CannotCompare, match="first argument is a simulation"):
@@ -347,7 +351,7 @@ def test_solutions_that_cannot_be_compared_are_refused_with_the_reason():
     with pytest.raises(CannotCompare, match="second argument is a theory"):
         compare(theory, theory)
     with pytest.raises(CannotCompare, match="runs = 3: must be a Solution"):
-        compare(theory, 3)
+        compare(theory, number)
     with pytest.raises(CannotCompare, match="at least 2 seeds"):
         compare(theory, make_runs(seeds=1))
     other = Solution(runs.data.rename(test_loss="a", R="b"), PROBLEM, runs.evidence)
@@ -409,7 +413,7 @@ def test_the_same_solutions_give_the_same_numbers():
     assert first.table.equals(second.table)
 
 
-def sampled_theory(errors, times=TIMES, values=None, axis="time", **more):
+def sampled_theory(errors, times: np.ndarray = TIMES, values=None, axis="time", **more):
     """The theory with standard errors of the test loss."""
     data = dataset(times, loss(times) if values is None else values, overlaps(times), axis=axis)
     words = {"standard_error_of": "test_loss"}

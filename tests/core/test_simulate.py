@@ -1,5 +1,7 @@
 """Seeds and memory of finite networks, the same for all families."""
 
+from typing import Any
+
 import psutil
 import pytest
 
@@ -56,8 +58,10 @@ def test_memory_is_asked_for_as_many_networks_as_train_at_a_time(name, cores, mo
 
 def test_a_first_seed_may_be_a_whole_number_of_any_type():
     problem = PROBLEMS["deep_linear/dataset"]
-    runs, same = (ld.simulate(problem, 12, 2, first_seed=seed) for seed in (3.0, 3))
+    whole: Any = 3.0
+    broken: Any = 3.5
+    runs, same = (ld.simulate(problem, 12, 2, first_seed=seed) for seed in (whole, 3))
     assert runs["seed"].values.tolist() == [3, 4]
     assert runs.data.identical(same.data)
     with pytest.raises(ld.ProblemError, match=r"first_seed = 3\.5: must be a whole number"):
-        ld.simulate(problem, 12, 2, first_seed=3.5)
+        ld.simulate(problem, 12, 2, first_seed=broken)

@@ -276,6 +276,7 @@ def test_a_simulation_knows_its_seeds_and_size_and_a_theory_has_none():
         None,
     )
     assert (runs.axis, runs.is_simulation, runs.size) == ("time", True, 30)
+    assert runs.seeds is not None
     assert runs.seeds.tolist() == [4, 5, 6]
     over_steps = theory.data.rename(time="step")
     assert Solution(over_steps, PROBLEM, {"kind": "theory"}).axis == "step"
@@ -308,7 +309,7 @@ def test_the_table_has_one_row_for_every_number():
     assert len(table) == 5 + 5 * 2 * 2
     row = table.query("observable == 'Q' and time == 1.0 and student == 1 and student2 == 0")
     assert row["value"].item() == theory["Q"].values[2, 1, 0]
-    assert table.query("observable == 'test_loss'")["student"].isna().all()
+    assert np.all(table.query("observable == 'test_loss'")["student"].isna())
     table = runs.table("test_loss")
     assert list(table.columns) == ["observable", "seed", "time", "value"]
     assert (

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,11 +58,11 @@ def integrated(problem: Toy, record: Record) -> Curves:
 def symmetric_start(problem: Toy) -> SymmetricStart | None:
     if problem.a:
         return None
-    return SymmetricStart(
-        [MIRROR],
-        lambda arrays: arrays["y"],
-        lambda amount: dataclasses.replace(problem, a=amount),
-    )
+
+    def moved(amount: float) -> Any:
+        return dataclasses.replace(problem, a=amount)
+
+    return SymmetricStart([MIRROR], lambda arrays: arrays["y"], moved)
 
 
 THEORY = bare_theory(integrated, symmetric_start)
@@ -71,7 +72,9 @@ def checked(problem: Toy, save_at=None, theory: Theory = THEORY) -> dict:
     """The evidence of a solution."""
     at = record(problem, save_at)
     solved = integrated(problem, at)
-    return with_symmetry(theory, problem, None, at, 0, solved).evidence  # pyright: ignore
+    toy: Any = problem
+    no_method: Any = None
+    return with_symmetry(theory, toy, no_method, at, 0, solved).evidence
 
 
 def test_the_rate_is_that_of_the_plateau_which_is_reached_later():
@@ -165,11 +168,13 @@ def test_the_sentence_has_the_rate_and_the_time_with_the_symbol_of_the_size():
 
 
 def test_runs_are_said_to_leave_only_where_their_training_is_long_enough():
-    evidence = checked(Toy(1.5, time=12.0)) | {"size_symbol": "d"}
+    evidence: dict[str, Any] = checked(Toy(1.5, time=12.0)) | {"size_symbol": "d"}
     growth = evidence["symmetric_start"]["growth"]
     assert 3 < growth < 6
-    assert "d = 100 " in note_on_runs(evidence, 100)
-    assert "= 4.61," in note_on_runs(evidence, 100)
+    note = note_on_runs(evidence, 100)
+    assert note is not None
+    assert "d = 100 " in note
+    assert "= 4.61," in note
     assert note_on_runs(evidence, math.ceil(math.exp(2 * growth)) + 1) is None
     assert note_on_runs({}, 100) is None
 
@@ -182,8 +187,10 @@ def test_a_sampled_theory_says_when_its_batches_have_left():
     sampled = curves({"y": y}, times, evidence={"batches": 5})
     start = symmetric_start(Toy(1.0))
     assert start is not None
-    theory = SimpleNamespace(symmetries=lambda problem: start._replace(moved=None), size_symbol="N")
-    found = with_symmetry(theory, None, None, None, 0, sampled).evidence  # pyright: ignore
+    sampling = start._replace(moved=None)
+    theory: Any = SimpleNamespace(symmetries=lambda problem: sampling, size_symbol="N")
+    nothing: Any = None
+    found = with_symmetry(theory, nothing, nothing, nothing, 0, sampled).evidence
     # √(0.1² + 4·0.2²) is the first beyond a tenth of the largest number, 1; before is √(0.05² + 4·0.03²) = 0.08.
     assert found["symmetric_start"]["left_at"] == 0.75
     assert found["symmetric_start"]["rate"] is None

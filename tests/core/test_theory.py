@@ -4,6 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import learndyn as ld
 from learndyn.core.method import Method
@@ -34,7 +35,9 @@ def test_theories_are_registered_within_the_block_only_even_if_it_fails(alone):
 
 def test_pictures_are_registered_alone_within_the_block_only():
     before = figures()
-    picture = PaperFigure("one", "Title", "A caption.", "Somebody 2025", 0.5, lambda report: None)  # pyright: ignore
+    picture = PaperFigure(
+        "one", "Title", "A caption.", "Somebody 2025", 0.5, lambda report: Figure()
+    )
     with contextlib.suppress(ZeroDivisionError), registered_alone(picture):
         assert figures() == [picture]
         raise ZeroDivisionError

@@ -1,18 +1,21 @@
 """The pictures of reused data are in the paper's units."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from learndyn.core.solve import solve
 from learndyn.errors import NotConverged
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.two_layer.reused.time_grid import RARE
 from learndyn.papers import delayed_features as drawn
+from tests.pictured import along_x
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
@@ -120,8 +123,9 @@ def test_a_delay_is_relative_to_the_first_loss_and_to_the_labels(stand_in):
 def test_cells_without_a_delay_are_hatched_and_have_no_number():
     axes = Figure().subplots()
     delays = np.array([[2.0, math.nan], [4.0, 8.0]])
-    drawn._draw_cells(axes, [0.1, 2.0], [0.2, 0.8], delays, LogNorm(2, 8))
+    drawn._draw_cells(axes, np.array([0.1, 2.0]), np.array([0.2, 0.8]), delays, LogNorm(2, 8))
     (patch,) = axes.patches
+    assert isinstance(patch, Rectangle)
     assert patch.get_hatch()
     # Column 1 is α = 2, row 0 is ε = 0.2.
     assert patch.get_xy() == (0.5, -0.5)
@@ -133,20 +137,17 @@ def test_cells_without_a_delay_are_hatched_and_have_no_number():
 
 def test_the_drops_are_marked_with_the_mean_and_standard_error_of_the_seeds():
     names = ("train_drop", "test_drop", "grokking_delay")
-    theory = Stub(dict.fromkeys(names, 0.5), train_drop=10.0, test_drop=40.0, grokking_delay=4.0)
-    runs = Stub(train_drop=[9.0, 11.0], test_drop=[36.0, 44.0], grokking_delay=[3.8, 4.2])
+    errors = dict.fromkeys(names, 0.5)
+    theory: Any = Stub(errors, train_drop=10.0, test_drop=40.0, grokking_delay=4.0)
+    runs: Any = Stub(train_drop=[9.0, 11.0], test_drop=[36.0, 44.0], grokking_delay=[3.8, 4.2])
     axes = Figure().subplots()
     drawn._mark_drops(axes, theory, runs, 0.1)
-    assert [line.get_xdata()[0] for line in axes.lines] == [10.0, 40.0]
+    assert [along_x(line)[0] for line in axes.lines] == [10.0, 40.0]
     words = axes.texts[-1].get_text()
     assert "test drop: theory 40 ± 0.5, trained 40 ± 4" in words
     assert "delay (ratio): theory 4 ± 0.5, trained 4 ± 0.2" in words
     axes = Figure().subplots()
-    drawn._mark_drops(
-        axes,
-        theory,
-        Stub(train_drop=[9.0, 11.0], test_drop=[36.0, math.nan], grokking_delay=[3.8, math.nan]),
-        0.1,
-    )
+    runs = Stub(train_drop=[9.0, 11.0], test_drop=[36.0, math.nan], grokking_delay=[3.8, math.nan])
+    drawn._mark_drops(axes, theory, runs, 0.1)
     assert not axes.texts
     assert not axes.lines

@@ -17,6 +17,7 @@ from learndyn.papers import deep_linear, neural_ode, primer, residual, wide
 from learndyn.papers import delayed_features as reused
 from learndyn.papers import neural_ode_family as family
 from learndyn.papers.registry import figures
+from tests.pictured import along_y, legend_of, place_of
 
 BORDELON, URBANI, HILD, PRIMER = "Bordelon", "Urbani", "HiLD", "A primer"
 
@@ -59,11 +60,12 @@ FAMILY = (
 )
 FEW: dict[str, Any] = {"size": 20, "steps": 6}
 SAMPLED: dict[str, Any] = {"samples": 16, "batches": 2}
-CURVES = {"labels": frozenset({wide.STEP, wide.LOSS})}
-GRID = {"grid": True, "titles": False, "legend": 1, "lines": 2}
-ROW = {"legend": 1, "lines": 4}
+CURVES: dict[str, Any] = {"labels": frozenset({wide.STEP, wide.LOSS})}
+UNTITLED: dict[str, Any] = {"titles": False, "legend": 1, "lines": 2}
+GRID: dict[str, Any] = {"grid": True, **UNTITLED}
+ROW: dict[str, Any] = {"legend": 1, "lines": 4}
 SYSTEMS: dict[str, Any] = {"size": 16, "seeds": 2}
-LEGENDS = {"legend": 3, "named": "d = 16", "along_x": "training step a"}
+LEGENDS: dict[str, Any] = {"legend": 3, "named": "d = 16", "along_x": "training step a"}
 
 TINY = {
     "primer-1": Tiny(primer.figure_1, {}, PRIMER, 3, ("N = 784", "η = 0.5"), size=20),
@@ -99,7 +101,7 @@ TINY = {
         deep_linear.figure_3,
         {"size": 20, "seeds": 2, "steps": 64, "count": 5},
         *(BORDELON, 2),
-        **GRID | {"grid": False},
+        **UNTITLED,
     ),
     "deep-linear-4": Tiny(
         residual.figure_4, {"size": 16, "seeds": 2, "steps": 6}, BORDELON, 1, **ROW
@@ -216,15 +218,14 @@ def test_a_figure_has_labelled_panels(name):
     for panel in panels:
         # The maps of a grid share the labels of its last row and first column.
         at_ends = tiny.grid or (panel.images and name.startswith("wide"))
-        place = panel.get_subplotspec()
-        assert panel.get_xlabel() or (at_ends and not place.is_last_row())
+        assert panel.get_xlabel() or (at_ends and not place_of(panel).is_last_row())
         shared = panel.get_shared_y_axes().joined(panel, figure.axes[0])
         first = shared and panel is not figure.axes[0]
-        assert panel.get_ylabel() or (not place.is_first_col() if at_ends else first)
+        assert panel.get_ylabel() or (not place_of(panel).is_first_col() if at_ends else first)
         assert panel.get_title() or not tiny.titles or at_ends
         assert tiny.along_x in ("", panel.get_xlabel())
         if tiny.legend:
-            texts = [text.get_text() for text in panel.get_legend().get_texts()]
+            texts = [text.get_text() for text in legend_of(panel).get_texts()]
             assert len(texts) == len(set(texts)) >= tiny.legend
     labels = {label for panel in panels for label in (panel.get_xlabel(), panel.get_ylabel())}
     assert tiny.labels <= labels
@@ -243,7 +244,7 @@ def test_the_curves_of_a_figure_are_finite(name):
             for image in panel.images:
                 assert np.isfinite(np.asarray(image.get_array(), dtype=float)).all()
         theory = [line for line in panel.lines if line.get_linestyle() != "None"]
-        theory = [np.asarray(line.get_ydata()) for line in theory if len(line.get_ydata())]
+        theory = [along_y(line) for line in theory if len(along_y(line))]
         assert len(theory) >= tiny.lines
         if tiny.lines:
             assert all((values > 0).all() for values in theory)

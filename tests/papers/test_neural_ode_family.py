@@ -10,6 +10,7 @@ import pytest
 
 import learndyn as ld
 from tests.papers.test_figures import drawn_tiny, registered
+from tests.pictured import along_x
 
 ROUNDING = 1e-12
 """Sums of a few thousand terms of order one, along some hundred steps that contract."""
@@ -84,11 +85,11 @@ def test_half_the_sum_of_two_windows_is_learned_long_before_their_order():
 def test_the_test_loss_of_few_noisy_trajectories_has_a_minimum_later_for_more_of_them():
     name = "neural-ode-early-stopping"
     (axes,) = drawn_tiny(name)[0].axes
-    marks = [line for line in axes.lines if line.get_marker() == "v" and len(line.get_xydata())]
+    marks = [line for line in axes.lines if line.get_marker() == "v" and len(along_x(line))]
     train = [
         np.asarray(line.get_ydata())
         for line in axes.lines
-        if line.get_linestyle() == "--" and len(line.get_xydata())
+        if line.get_linestyle() == "--" and len(along_x(line))
     ]
     best = []
     for n, mark, falling in zip((1, 2, 4), marks, train, strict=True):

@@ -53,11 +53,12 @@ def test_curves_of_the_training_dynamics_are_stable_and_share_the_first_step_at_
 def test_infinite_depth_is_known_on_both_sides_of_its_optimum():
     network = DeepLinear(math.inf, 1.0, 1.0, centered=True, skip=ScaledSkip(1.25))
     problem = _problem(network, Population(LinearMap()), 0.012, 30)
-    below, best, above = drawn._last_losses(problem, [0.012, 0.01555, 0.01778], 30)
+    below, best, above = drawn._last_losses(problem, np.array([0.012, 0.01555, 0.01778]), 30)
     assert 0 < best < below < above < 1
 
 
 def test_a_diverging_network_has_no_loss():
     network = DeepLinear(8, 1.0, 1.0, centered=True, skip=1.0)
-    (loss,) = drawn._last_losses(_problem(network, Population(LinearMap()), 1.0, 30), [1.0], 30)
+    problem = _problem(network, Population(LinearMap()), 1.0, 30)
+    (loss,) = drawn._last_losses(problem, np.array([1.0]), 30)
     assert math.isnan(loss)

@@ -1,18 +1,29 @@
+from typing import Any
+
 import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
 from matplotlib import pyplot
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from learndyn.core.compare import compare
 from learndyn.core.solution import Solution
 from learndyn.errors import FileError, LearndynError
 from learndyn.numerics.times import log_times
-from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, agreement_panel, plot, save_figure
+from learndyn.pictures.plotting import (
+    COLOURS,
+    THEORY_COLOUR,
+    Picture,
+    agreement_panel,
+    plot,
+    save_figure,
+)
 from learndyn.pictures.scales import figure_of
 from tests import problems
+from tests.pictured import along_y, heights, legend_of
 
 TIMES = np.linspace(0.0, 10.0, 21)
 
@@ -42,7 +53,7 @@ def make(seeds=0, times=TIMES, rate=0.1, units=2, decay=0.1, diverged_at=None, m
 
 
 def texts(panel):
-    return [text.get_text() for text in panel.get_legend().get_texts()]
+    return [text.get_text() for text in legend_of(panel).get_texts()]
 
 
 def test_the_picture_shows_theory_mean_band_and_seeds_with_their_names():
@@ -58,7 +69,7 @@ def test_the_picture_shows_theory_mean_band_and_seeds_with_their_names():
     mean = runs["test_loss"].mean("seed")
     assert any(np.allclose(curve, mean) for curve in curves)
     (band,) = panel.collections
-    top = band.get_paths()[0].vertices[:, 1].max()
+    top = heights(band).max()
     error = runs["test_loss"].std("seed", ddof=1) / np.sqrt(10)
     assert top == pytest.approx(float((mean + error).max()))
 
@@ -100,7 +111,7 @@ def test_few_components_are_named_and_many_are_not():
 def test_legends_stand_below_their_panels_and_inside_the_figure():
     figure = plot(make(), make(seeds=3), observables=["test_loss", "R", "test_loss", "R"])
     FigureCanvasAgg(figure).draw()
-    boxes = [panel.get_legend().get_window_extent() for panel in figure.axes]
+    boxes = [legend_of(panel).get_window_extent() for panel in figure.axes]
     for panel, legend in zip(figure.axes, boxes, strict=True):
         assert legend.y1 <= panel.xaxis.get_label().get_window_extent().y0 + 1
         assert legend.y0 >= 0
@@ -112,20 +123,21 @@ def test_a_legend_stays_inside_axes_that_make_no_room_for_it():
     panel = Figure().subplots()
     plot(make(), ax=panel)
     FigureCanvasAgg(figure_of(panel)).draw()
-    legend, box = panel.get_legend().get_window_extent(), panel.get_window_extent()
+    legend, box = legend_of(panel).get_window_extent(), panel.get_window_extent()
     assert box.y0 <= legend.y0
     assert legend.y1 <= box.y1
 
 
 def test_axes_are_logarithmic_where_the_curves_ask_for_it():
     logs = log_times(10.0, 50)
-    for arguments, scales in (
+    cases: tuple[tuple[dict[str, Any], tuple[str, str]], ...] = (
         ({}, ("linear", "linear")),
         ({"decay": 1.0}, ("linear", "log")),
         ({"times": logs}, ("log", "linear")),
         ({"times": logs, "decay": 1.0}, ("log", "log")),
         ({"times": np.array([0.0, 1.0])}, ("linear", "linear")),
-    ):
+    )
+    for arguments, scales in cases:
         (panel,) = plot(make(**arguments), make(seeds=2, **arguments)).axes
         assert (panel.get_xscale(), panel.get_yscale()) == scales, arguments
     (panel,) = plot(make(decay=1.0), log="x").axes
@@ -150,14 +162,14 @@ def test_solutions_of_different_problems_are_told_apart_by_what_differs():
         "N = 784, 3 seeds, learning rate 0.1",
         "theory, N → ∞, learning rate 0.2",
     ]
-    lines = panel.get_legend().get_lines()
+    lines = legend_of(panel).get_lines()
     assert [line.get_color() for line in lines] == [COLOURS[0], COLOURS[0], COLOURS[1]]
 
 
 def test_solutions_of_one_problem_are_told_apart_by_method_or_number():
     (panel,) = plot(make(method="ode"), make(method="series")).axes
     assert texts(panel) == ["theory, N → ∞, ode", "theory, N → ∞, series"]
-    lines = panel.get_legend().get_lines()
+    lines = legend_of(panel).get_lines()
     assert [line.get_color() for line in lines] == [THEORY_COLOUR, THEORY_COLOUR]
     assert lines[0].get_linestyle() != lines[1].get_linestyle()
     (panel,) = plot(make(seeds=3), make(seeds=3)).axes
@@ -178,13 +190,14 @@ def test_a_sampled_theory_has_a_band_of_two_standard_errors_and_the_same_names()
     (panel,) = plot(theory).axes
     assert texts(panel) == ["theory, N → ∞"]
     (band,) = panel.collections
-    heights = band.get_paths()[0].vertices[:, 1]
+    band_heights = heights(band)
     curve = theory["test_loss"].values
-    assert (heights.min(), heights.max()) == pytest.approx((curve.min() - 0.06, curve.max() + 0.06))
+    ends = (band_heights.min(), band_heights.max())
+    assert ends == pytest.approx((curve.min() - 0.06, curve.max() + 0.06))
     (panel,) = plot(theory, observables="R").axes
     assert len(panel.collections) == 4
-    colours = [tuple(band.get_facecolor()[0][:3]) for band in panel.collections]
-    assert colours == [matplotlib.colors.to_rgb(line.get_color()) for line in panel.lines]
+    colours = [tuple(np.asarray(band.get_facecolor())[0, :3]) for band in panel.collections]
+    assert colours == [to_rgb(line.get_color()) for line in panel.lines]
     (panel,) = plot(theory, make(seeds=3)).axes
     assert len(panel.collections) == 2
 
@@ -194,7 +207,7 @@ def test_each_component_has_the_band_of_its_own_error():
     theory = with_errors(make(), R=errors)
     (panel,) = plot(theory, observables="R").axes
     widths = [
-        np.ptp(band.get_paths()[0].vertices[:, 1]) - np.ptp(line.get_ydata())
+        np.ptp(heights(band)) - np.ptp(along_y(line))
         for band, line in zip(panel.collections, panel.lines, strict=True)
     ]
     assert widths == pytest.approx([0.0, 0.4, 0.8, 1.2])
@@ -227,10 +240,11 @@ def test_drawing_goes_where_the_user_says():
 
 def test_what_cannot_be_plotted_is_refused_with_the_reason():
     theory = make()
+    numbers: Any = [1, 2]
     with pytest.raises(LearndynError, match="nothing to plot"):
         plot()
     with pytest.raises(LearndynError, match="must be a Solution"):
-        plot([1, 2])
+        plot(numbers)
     with pytest.raises(LearndynError, match="did you mean 'test_loss'"):
         plot(theory, observables="test_los")
     with pytest.raises(LearndynError, match="log = 'z'"):
@@ -278,6 +292,7 @@ def test_an_unknown_ending_or_folder_is_refused(tmp_path):
 
 def test_a_picture_shows_itself_in_a_notebook_and_draws_without_a_display():
     figure = plot(make())
+    assert isinstance(figure, Picture)
     assert figure._repr_png_().startswith(b"\x89PNG")
     FigureCanvasAgg(figure).draw()
 
@@ -301,8 +316,6 @@ def test_the_agreement_panel_has_a_line_per_observable_and_the_band():
     assert legend[2].startswith("R[")
     assert legend[2].endswith("the worst of 4")
     drawn = next(line for line in panel.lines if line.get_label() == legend[2])
-    assert np.abs(drawn.get_ydata()).max() == pytest.approx(
-        result.table.loc["R", "largest_in_errors"]
-    )
+    assert np.abs(along_y(drawn)).max() == pytest.approx(result.table.loc["R", "largest_in_errors"])
     figure = Figure()
     assert agreement_panel(result, ax=figure.subplots()) is figure

@@ -1,6 +1,7 @@
 """Pictures of sweeps: what is drawn where, in which colour, with which words."""
 
 import itertools
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,6 +19,7 @@ from learndyn.pictures.plotting import RUNS_COLOUR, THEORY_COLOUR
 from learndyn.pictures.sweeps import plot_sweep
 from learndyn.sweeps.sweep import Sweep
 from tests import problems
+from tests.pictured import along_x, along_y, heights, values_of
 
 RATES = [0.01, 0.1, 1.0]
 WIDTHS = [0.5, 1.0, 2.0, 4.0]
@@ -149,7 +151,7 @@ def test_runs_alone_are_lines_in_a_band():
     panel = figure.axes[0]
     assert len(lines(panel)) == 3
     assert not lines(panel, "o")
-    band = panel.collections[0].get_paths()[0].vertices[:, 1]
+    band = heights(panel.collections[0])
     error = np.std([-0.03, -0.01, 0.01, 0.03], ddof=1) / 2
     assert band.max() == pytest.approx(0.9 + error)
     assert texts(figure) == ["runs, mean of 4 seeds ± standard error"]
@@ -157,7 +159,7 @@ def test_runs_alone_are_lines_in_a_band():
 
 def test_a_sampled_theory_has_a_band_of_two_standard_errors():
     figure = plot_sweep(one(sampled=True))
-    band = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    band = heights(figure.axes[0].collections[0])
     assert band.max() == pytest.approx(1.02)
     assert "± 2 standard errors" in texts(figure)
 
@@ -220,7 +222,7 @@ def cells(panel):
 def test_the_map_has_each_value_at_its_place_on_logarithmic_axes():
     sweep = make(TWO)
     panel, bar = plot_sweep(sweep).axes
-    values = cells(panel).get_array()
+    values = values_of(cells(panel))
     assert np.array_equal(
         values, sweep["test_loss"].isel(step=-1).transpose("width", "learning_rate")
     )
@@ -239,7 +241,7 @@ def test_the_axes_of_a_map_can_be_exchanged_and_the_moment_chosen():
     sweep = make(TWO)
     panel, bar = plot_sweep(sweep, x="width", at=7.4).axes
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("width", "learning rate")
-    assert np.array_equal(cells(panel).get_array(), sweep["test_loss"].sel(step=7))
+    assert np.array_equal(values_of(cells(panel)), sweep["test_loss"].sel(step=7))
     assert bar.get_ylabel().split() == ["test", "loss", "½⟨ε²⟩,", "at", "step", "7"]
 
 
@@ -257,7 +259,7 @@ def test_a_loss_that_vanishes_by_rounding_leaves_the_colours_logarithmic():
     assert isinstance(mesh.norm, LogNorm)
     # Losses start at 1, of which 1e-13 counts as rounding.
     assert mesh.norm.vmin == pytest.approx(1e-13)
-    assert mesh.get_array()[0, 0] == pytest.approx(1e-13)
+    assert values_of(mesh)[0, 0] == pytest.approx(1e-13)
 
 
 def test_points_without_a_value_are_hatched_and_said_in_the_legend():
@@ -280,7 +282,7 @@ def test_runs_are_dots_in_the_cells_with_colours_of_the_same_bar():
     (dots,) = [c for c in panel.collections if not isinstance(c, QuadMesh)]
     assert dots.norm is cells(panel).norm
     mean = sweep["test_loss_runs"].mean("seed").isel(step=-1)
-    drawn = ~np.ma.getmaskarray(dots.get_array())
+    drawn = ~np.ma.getmaskarray(values_of(dots))
     assert np.count_nonzero(drawn) == 11
     values = np.asarray(dots.get_array())[drawn]
     for (x, y), value in zip(np.asarray(dots.get_offsets())[drawn], values, strict=True):
@@ -296,7 +298,7 @@ def test_words_and_infinite_values_have_places_in_a_row():
     panel = plot_sweep(sweep).axes[0]
     assert [t.get_text() for t in panel.get_xticklabels()] == ["1", "2", "∞"]
     assert [t.get_text() for t in panel.get_yticklabels()] == ["mup", "ntk"]
-    assert cells(panel).get_array()[0].tolist() == pytest.approx([1.0, 0.5, 0.1])
+    assert values_of(cells(panel))[0].tolist() == pytest.approx([1.0, 0.5, 0.1])
 
 
 def bowl(learning_rate, width):
@@ -314,9 +316,9 @@ def test_the_best_rate_is_that_of_the_smallest_loss_and_open_at_the_ends():
     line, inner, ends = top.lines
     assert np.array_equal(line.get_xdata(), WIDTHS)
     assert np.array_equal(line.get_ydata(), expected)
-    assert inner.get_xdata().tolist() == [1.0]
+    assert along_x(inner).tolist() == [1.0]
     assert inner.get_markerfacecolor() == THEORY_COLOUR
-    assert ends.get_xdata().tolist() == [0.5, 2.0, 4.0]
+    assert along_x(ends).tolist() == [0.5, 2.0, 4.0]
     assert ends.get_markerfacecolor() == "white"
     assert np.array_equal(bottom.lines[0].get_ydata(), final.min("learning_rate"))
     assert texts(figure) == [
@@ -354,8 +356,8 @@ def test_a_diverged_rate_is_never_the_best_and_a_lost_row_is_named():
     lost = [(k, 3) for k in range(3)]
     figure = plot_sweep(make(TWO, value=bowl, diverged=[(1, 1)], failed=lost), kind="best")
     line = figure.axes[0].lines[0]
-    assert line.get_xdata().tolist() == [0.5, 1.0, 2.0]
-    assert line.get_ydata()[1] != 0.1
+    assert along_x(line).tolist() == [0.5, 1.0, 2.0]
+    assert along_y(line)[1] != 0.1
     assert "no theory at width 4" in texts(figure)
 
 
@@ -363,7 +365,7 @@ def test_of_equally_good_values_the_middle_is_the_best():
     sweep = make({"training.learning_rate": [1, 2, 3, 4, 5.0], "network.width": [1.0, 2.0]})
     sweep.data["test_loss"][1:4, :, -1] = np.array([[1e-15], [0.0], [-1e-15]])
     line = plot_sweep(sweep, kind="best").axes[0].lines[0]
-    assert line.get_ydata().tolist() == [3.0, 3.0]
+    assert along_y(line).tolist() == [3.0, 3.0]
 
 
 def test_a_line_goes_through_the_values_at_the_moment_asked_for():
@@ -375,7 +377,7 @@ def test_a_line_goes_through_the_values_at_the_moment_asked_for():
     mean = sweep["test_loss_runs"].mean("seed", skipna=False).sel(step=10)
     assert np.allclose(dots.get_ydata(), mean, rtol=1e-14, equal_nan=True)
     crosses = [line for line in panel.lines if line.get_marker() == "x"]
-    assert {line.get_xdata()[0] for line in crosses} == {1.0}
+    assert {along_x(line)[0] for line in crosses} == {1.0}
     assert texts(figure)[-1] == "diverged"
     assert panel.get_xscale() == "log"
 
@@ -388,7 +390,7 @@ def test_unsorted_values_are_joined_in_increasing_order(kind):
     final = sweep["test_loss"].isel(step=-1).sortby(["width", "learning_rate"])
     panel = plot_sweep(sweep, kind=kind, x="width" if kind == "line" else None).axes[0]
     line = panel.lines[0]
-    assert line.get_xdata().tolist() == sorted(widths)
+    assert along_x(line).tolist() == sorted(widths)
     expected = final[0] if kind == "line" else final["learning_rate"][final.argmin("learning_rate")]
     assert np.array_equal(line.get_ydata(), expected)
 
@@ -491,12 +493,13 @@ def test_too_many_panels_are_refused():
 
 def test_a_sweep_without_a_single_value_says_so():
     sweep = one()
+    data: Any = sweep.data
     empty = Sweep(sweep.data[["error", "diverged_at"]], sweep.problem, sweep.over, {})
     empty.data.attrs = sweep.data.attrs
     with pytest.raises(LearndynError, match="every point failed"):
         plot_sweep(empty)
     with pytest.raises(LearndynError, match="must be a Sweep"):
-        plot_sweep(sweep.data)
+        plot_sweep(data)
 
 
 def test_it_draws_where_it_is_told_to():

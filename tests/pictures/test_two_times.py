@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from learndyn.core.solution import Solution
 from learndyn.numerics.times import log_times
 from learndyn.pictures.plotting import plot
+from learndyn.pictures.scales import figure_of
 from tests import problems
 
 TIMES = np.linspace(0.0, 10.0, 11)
@@ -104,7 +105,7 @@ def test_nan_after_a_divergence_is_left_blank():
         plot(make(function=lambda t, s: np.where(t + s > 9, np.nan, 1)), observables="F")
     )
     assert np.isnan(values(panel)[-1, -1])
-    FigureCanvasAgg(panel.get_figure()).draw()
+    FigureCanvasAgg(figure_of(panel)).draw()
 
 
 def test_axes_of_the_user_hold_one_map():

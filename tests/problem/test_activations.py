@@ -106,12 +106,13 @@ def test_coefficients_are_numbers_and_not_structure():
 
 def test_a_custom_function_is_known_by_name_only_after_reading():
     g = as_activation(softsquare)
+    assert isinstance(g, Custom)
     assert g.name == "softsquare"
     assert g.to_dict() == {"kind": "custom", "name": "softsquare"}
     again = as_activation(g.to_dict())
     assert again != g
     with pytest.raises(ProblemError, match=r"Custom\(function, name\)"):
-        again(Z)
+        again(jnp.asarray(Z))
 
 
 def test_custom_functions_that_are_not_scalar_or_not_traceable_are_refused():

@@ -150,7 +150,7 @@ def test_each_point_has_a_task_for_its_theory_and_one_for_its_runs():
         ((1,), True),
         ((1,), False),
     ]
-    names = [t.theory.name for _, t in found if t.runs is None]
+    names = [t.theory.name for _, t in found if t.runs is None and t.theory is not None]
     assert names == ["deep_linear/dataset", "residual/dataset"]
     assert {t.observables for _, t in found} == {("test_loss",)}
     assert isinstance(found[0][1].method, ld.Rows)

@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Any
 
 import distributed
 import numpy as np
@@ -135,7 +136,7 @@ def test_what_cannot_be_solved_in_one_call_is_solved_one_by_one(together, stand_
         expected = ld.solve(problem)
         assert result.info["evidence"]["accuracy"] == expected.evidence["accuracy"]
         assert set(result.arrays["test_loss"].values) == {number_of(problem)}
-        for name in expected.data.data_vars:
+        for name in map(str, expected.data.data_vars):
             np.testing.assert_array_equal(result.arrays[name].values, expected[name])
 
 
@@ -253,10 +254,11 @@ def test_processes_are_started_where_the_first_point_shows_that_it_pays(
     """Four points: three more of 0.2 s each on two cores save 0.3 s, more than starting is said to take here."""
     clusters, done = [], []
     local = distributed.LocalCluster
+    no_dashboard: Any = None
 
     def in_this_process(**options):
         clusters.append((options["n_workers"], len(done)))
-        return local(n_workers=1, processes=False, dashboard_address=None)
+        return local(n_workers=1, processes=False, dashboard_address=no_dashboard)
 
     # A cluster without processes: they would take seconds to start, and would not know the fake theory.
     monkeypatch.setattr(distributed, "LocalCluster", in_this_process)

@@ -69,8 +69,10 @@ def test_values_that_are_no_numbers_single_values_and_none_at_all_come_back(tmp_
     odd = Point(arrays, labels, {"diverged_at": 2.0})
     store = Store(tmp_path)
     store.put(KEY, odd)
-    same(store.get(KEY), odd)
-    assert np.signbit(store.get(KEY).arrays["y"].values[1])
+    found = store.get(KEY)
+    assert found is not None
+    same(found, odd)
+    assert np.signbit(found.arrays["y"].values[1])
 
 
 def test_a_second_result_takes_the_place_of_the_first(tmp_path):

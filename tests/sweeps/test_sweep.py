@@ -50,7 +50,7 @@ def test_every_point_is_the_solution_of_its_own_problem():
             values = {"training.learning_rate": rate, "network.richness": richness}
             single = ld.solve(changed(linear(), values))
             point = swept.data.sel(learning_rate=rate, richness=richness)
-            for name in single.data.data_vars:
+            for name in map(str, single.data.data_vars):
                 np.testing.assert_array_equal(point[name], single[name])
                 assert swept[name].attrs == single[name].attrs
     assert swept["learning_rate"].attrs["long_name"] == "training.learning_rate"
@@ -162,7 +162,7 @@ def test_runs_are_seed_by_seed_those_of_simulate(seeds):
     assert {"test_loss", "test_loss_runs", "error_runs", "wall_time_runs"} <= set(swept.data)
     for rate in RATES:
         single = ld.simulate(linear(rate=rate), 20, seeds, first_seed=2, save_at=3)
-        for name in single.data.data_vars:
+        for name in map(str, single.data.data_vars):
             np.testing.assert_array_equal(
                 swept[f"{name}_runs"].sel(learning_rate=rate), single[name]
             )

@@ -110,7 +110,7 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
         with float64():
             made = finite.finite_spec(setting, size)
             sources, networks, _ = finite.draw(made, seed, False)
-            network, noise = networks[0][0], not_none(sources[0].at(0)[1])
+            network, noise = networks[0][0], not_none(sources[0].at(0))[1]
             rows = []
             for step in range(STEPS + 1):
                 fields = network.fields(sources[0].at(step))

@@ -3,6 +3,7 @@
 import numpy as np
 
 import learndyn as ld
+from tests.optional import not_none
 
 ROUNDING = 1e-11
 """Errors below this share of an observable are those of rounding and of the reference."""
@@ -17,7 +18,7 @@ def mean_square_z(problem, method, reference, names, seeds) -> dict[str, tuple[f
     for seed in seeds:
         solution = ld.solve(problem, method, seed=seed)
         for name in names:
-            value, error = solution[name].values, solution.standard_error(name).values
+            value, error = solution[name].values, not_none(solution.standard_error(name)).values
             sampled = error > ROUNDING * np.max(np.abs(value))
             z = (value - reference[name].values)[sampled] / error[sampled]
             squares[name].append(float(np.mean(z**2)))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import learndyn as ld
+from tests.optional import not_none
 
 SETTINGS = {
     "relu, two layers": ("relu", 2, 8, 15, 512),
@@ -37,10 +38,8 @@ def test_the_bias_is_within_the_stated_accuracy(setting):
         solution = solved(samples, seed)
         for name in NAMES:
             accuracy = solution.evidence["accuracy"][name]
-            deviation = np.abs(solution[name] - reference[name]).values
-            mine, theirs = (x.standard_error(name) for x in (solution, reference))
-            assert mine is not None
-            assert theirs is not None
-            error = np.hypot(mine, theirs).values
+            deviation = abs(solution[name] - reference[name]).values
+            mine, theirs = (not_none(x.standard_error(name)) for x in (solution, reference))
+            error = np.hypot(mine.values, theirs.values)
             assert np.all(deviation <= accuracy + 4 * error + 1e-12), (name, seed)
             assert accuracy < 30 * max(np.max(deviation), np.max(error)), (name, seed)

@@ -46,7 +46,7 @@ def grid_ratios(monkeypatch, activation, K, M, scales, flow=False) -> list[float
 
 @pytest.mark.slow
 @pytest.mark.parametrize("units", [(1, 1), (2, 1)])
-def test_grids_of_smooth_activations(monkeypatch, units):
+def test_grids_of_smooth_activations(monkeypatch, units: tuple[int, int]):
     """The error of erf by quadrature is below the stated accuracy, and that is no more than a thousandfold."""
     check_ratios(grid_ratios(monkeypatch, "erf", *units, (0.5, 1.0, 2.0)))
 

@@ -11,6 +11,7 @@ from learndyn.families.wide.equations import approximations
 from learndyn.numerics.statistics import mean_and_error
 from tests import problems
 from tests.accuracy.measures import check_mean_square_z, check_ratios, mean_square_z, ratios
+from tests.optional import not_none
 
 RNG = np.random.default_rng(0)
 INPUTS, TARGETS = RNG.standard_normal((3, 5)), np.array([1.0, -1.0, 1.0])
@@ -58,7 +59,7 @@ def test_losses_are_not_biased_by_the_noise_of_outputs():
     solution = ld.solve(deep(steps=3), ld.SampledLayers(samples=64, batches=4))
     for kind in ("train", "test"):
         name = "prediction" if kind == "train" else "test_prediction"
-        both = (solution[name], solution.standard_error(name))
+        both = (solution[name], not_none(solution.standard_error(name)))
         f, error = (x.isel(output=0).values for x in both)
         y = TARGETS[:2] if kind == "train" else TARGETS[2:]
         expected = 0.5 * np.mean((y - f) ** 2 - error**2, axis=1)

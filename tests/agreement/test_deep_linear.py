@@ -14,6 +14,7 @@ import scipy.stats
 
 import learndyn as ld
 from tests import problems
+from tests.optional import not_none
 
 SEEDS = 10
 STEPS = 40
@@ -109,7 +110,7 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
         with float64():
             made = finite.finite_spec(setting, size)
             sources, networks, _ = finite.draw(made, seed, False)
-            network, noise = networks[0][0], sources[0].at(0)[1]
+            network, noise = networks[0][0], not_none(sources[0].at(0))[1]
             rows = []
             for step in range(STEPS + 1):
                 fields = network.fields(sources[0].at(step))

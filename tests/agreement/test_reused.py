@@ -15,6 +15,7 @@ import scipy.stats
 
 import learndyn as ld
 from tests import problems
+from tests.optional import not_none
 
 SAMPLES = {"samples": 1024, "batches": 8}
 general = partial(
@@ -125,7 +126,7 @@ def test_the_delay_of_a_setting_that_groks():
         found = runs[name].values
         assert np.isfinite(found).all()
         error = np.hypot(
-            found.std(ddof=1) / np.sqrt(len(found)), float(theory.standard_error(name))
+            found.std(ddof=1) / np.sqrt(len(found)), float(not_none(theory.standard_error(name)))
         )
         # A drop time is a smooth function of the curve, with a bias of order 1/D, below its error here.
         bound = scipy.stats.t.isf(0.0005, len(found) - 1) * error

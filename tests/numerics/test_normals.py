@@ -1,5 +1,7 @@
 """Quasi-random standard normals."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -10,7 +12,7 @@ from learndyn.numerics.normals import GROUP, QuasiNormals
 S = 1024
 
 
-def normals(seed=0, samples=S):
+def normals(seed=0, samples: Any = S):
     return QuasiNormals(samples, np.random.SeedSequence(seed))
 
 

@@ -230,7 +230,8 @@ def test_partners_do_not_change_the_run():
 
 def test_seeds_differ():
     setup = problem(supply="dataset", ratio=0.8)
-    assert not np.array_equal(*(curves(setup, seed=s)["C_v"] for s in (0, 1)))
+    first, second = (curves(setup, seed=s)["C_v"] for s in (0, 1))
+    assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("case", ["dataset", "stream", "stream, spectrum"])

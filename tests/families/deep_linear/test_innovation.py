@@ -1,6 +1,7 @@
 """The innovation-basis solver against the equations row by row, known limits, and what it promises about its arrays."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,19 +43,30 @@ def made(data=DATASET, widths=(0.6,), outputs=1, modes=None, **changes) -> Limit
     return LimitNumbers(**usual | changes)
 
 
-def solved(numbers, eta=0.02, steps=STEPS, saved=None, tolerance=EXACT, beta=0.0, decay=0.0):
+def solved(
+    numbers,
+    eta: float | np.ndarray = 0.02,
+    steps=STEPS,
+    saved=None,
+    tolerance=EXACT,
+    beta=0.0,
+    decay=0.0,
+):
     saved = np.arange(steps + 1) if saved is None else np.asarray(saved)
     eta = np.full(steps, eta) if np.ndim(eta) == 0 else eta
     rule = GradientDescent(PerStep(eta), steps=steps, momentum=beta, weight_decay=decay)
     return trained(numbers, rule, saved, tolerance, lambda fraction: None)
 
 
+def stand_in(rule) -> Any:
+    """Of a problem, only the rule and what the evidence says of the data are used."""
+    return SimpleNamespace(training=rule, task=SimpleNamespace(spectrum=None))
+
+
 def trained(numbers, rule, saved, tolerance, report) -> dict:
     """All arrays, the last step that was reached of the saved ones, and the evidence."""
-    # Of a problem, only the rule and what the evidence says of the data are used.
-    problem = SimpleNamespace(training=rule, task=SimpleNamespace(spectrum=None))
     with float64():
-        training = GrowingTraining(problem, numbers, tolerance)
+        training = GrowingTraining(stand_in(rule), numbers, tolerance)
         count = training.advance(saved, of_states(report, saved[-1]))
     found = training.arrays()
     assert len(found["test_loss"]) == count

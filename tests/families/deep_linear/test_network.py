@@ -169,11 +169,11 @@ def test_ntk_is_mup_with_a_smaller_richness():
     widths = [2.0, 3.0]
     ntk = ld.DeepLinear(2, widths, 1.2, parameterization="ntk")
     mup = ld.DeepLinear(2, widths, 1.2 / np.sqrt(3.0))
-    curves = [
+    first, second = (
         ld.solve(ld.Problem(network, ld.Dataset(ld.LinearMap(), ratio=1.0), TRAINING))["test_loss"]
         for network in (ntk, mup)
-    ]
-    np.testing.assert_array_equal(*curves)
+    )
+    np.testing.assert_array_equal(first, second)
 
 
 @given(

@@ -40,7 +40,7 @@ def test_independent_steps_are_the_map(settings):
     found = ld.solve(asked, ld.OverlapMap(inference_steps=(0, 4, 6)))
     assert (memory.evidence["form"], found.evidence["form"]) == ("memory", "map")
     assert set(memory.data) == set(found.data)
-    for name in found.data:
+    for name in map(str, found.data):
         np.testing.assert_allclose(memory[name], found[name], rtol=0, atol=ROUNDING)
 
 

@@ -89,7 +89,7 @@ def test_the_map_is_the_process(case):
         ld.solve(CASES[case], method) for method in (ld.OverlapMap(), ld.TrainingMemory())
     )
     assert set(found.data) == set(memory.data)
-    for name in found.data:
+    for name in map(str, found.data):
         assert found[name].dims == memory[name].dims
         np.testing.assert_allclose(memory[name], found[name], rtol=0, atol=ROUNDING)
     assert abs(float(found["test_loss"][-1] - found["test_loss"][0])) > 1e-3
@@ -227,7 +227,7 @@ def test_the_teacher_is_a_fixed_point(network):
 def test_an_observation_of_the_end_is_the_loss():
     ends = ld.solve(problem(observations=ld.Observations([1.0])))
     plain = ld.solve(problem())
-    for name in plain.data:
+    for name in map(str, plain.data):
         np.testing.assert_allclose(ends[name], plain[name], atol=ROUNDING)
     np.testing.assert_allclose(ends["train_loss"], plain["test_loss"], atol=ROUNDING)
 
@@ -269,7 +269,7 @@ def test_without_delay_a_context_is_the_state_itself():
     plain = ld.solve(problem(field="0.8*q*m + 0.2*q*m + 0.4*q**2 + 0.1*q**2*m"))
     ignored = ld.solve(problem(field=[PAPER, [[0, 0], [0, 0], [0, 0]]], delay=0.5))
     base = ld.solve(problem())
-    for name in base.data:
+    for name in map(str, base.data):
         np.testing.assert_allclose(same[name], plain[name], atol=ROUNDING)
         np.testing.assert_allclose(ignored[name], base[name], atol=ROUNDING)
     late = ld.solve(problem(field=CONTEXT, delay=0.5))
@@ -358,7 +358,7 @@ def test_either_state_of_a_field_remembers(data):
     """Δ = 0 and G(s, m) in the place of G(q, m): all memory is then that of the second state."""
     first = ld.solve(problem(data=data, field="0.2*m + 0.8*q*m + 0.4*q**2"))
     second = ld.solve(problem(data=data, field="0.2*m + 0.8*s*m + 0.4*s**2", delay=0.0))
-    for name in first.data:
+    for name in map(str, first.data):
         np.testing.assert_allclose(second[name], first[name], atol=10 * ROUNDING)
 
 

@@ -36,6 +36,7 @@ from learndyn.problem.supplies import Dataset, Stream
 from learndyn.problem.tasks import Observations, TeacherFlow
 from learndyn.problem.training import GradientDescent
 from tests import problems
+from tests.optional import not_none
 from tests.problems import ALL_TERMS, MU, NO_FIELD, PAPER
 
 EPS = np.finfo(float).eps
@@ -229,17 +230,18 @@ class Plain:
         """Control, losses, trajectories and adjoints before every step and after the last."""
         data, run, rngs = self.made.data, self.run, self.run.rngs
         theta = run.controls.theta[0]
-        stored = None
+        stored, examples = None, 0
         if isinstance(data, Dataset):
-            stored = self.teach(self.fresh(data.examples, rngs["starts"]), rngs["teacher"])
+            examples = not_none(data.examples)
+            stored = self.teach(self.fresh(examples, rngs["starts"]), rngs["teacher"])
         x = None
         for a in range(len(self.eta) + 1):
             if stored is not None:
-                count = data.batch or data.examples
-                x = stored[:, [(a * count + b) % data.examples for b in range(count)]]
+                count = data.batch or examples
+                x = stored[:, [(a * count + b) % examples for b in range(count)]]
             else:
-                going_on = data.task.chained and x is not None
-                start = x[-1] if going_on else self.fresh(data.batch, rngs["starts"])
+                going_on = self.made.task.chained and x is not None
+                start = not_none(x)[-1] if going_on else self.fresh(data.batch, rngs["starts"])
                 x = self.teach(start, rngs["teacher"])
             frozen = run.fields[0].at(theta)
             y = self.student(frozen, x[0], rngs["student"])
@@ -291,7 +293,7 @@ def test_training_is_what_the_definitions_say(data, adjoint):
     np.testing.assert_allclose(got["Q"][:, 0, 0], np.sum(theta**2, axis=1) / D_THETA, **close)
     np.testing.assert_allclose(got["m"][:, 0, 0], theta @ plain.run.star[0] / D_THETA, **close)
     np.testing.assert_array_equal(got["a"], 1.0)
-    fresh = isinstance(data, Stream) and not data.task.chained
+    fresh = isinstance(data, Stream) and not made.task.chained
     losses = [one["loss"] for one in expected]
     np.testing.assert_allclose(got["test_loss" if fresh else "train_loss"], losses, **close)
     assert ("train_loss" in got) is not fresh
@@ -525,7 +527,7 @@ def test_a_system_that_diverges_at_once_stands_beside_one_that_does_not(monkeypa
     found = simulate(problem(), D, 2)
     assert found.diverged_at == 0
     assert set(found.data) == set(usual.data)
-    for name in found.data:
+    for name in map(str, found.data):
         assert np.all(np.isnan(found[name].sel(seed=0)))
         np.testing.assert_array_equal(found[name].sel(seed=1), usual[name].sel(seed=1))
 

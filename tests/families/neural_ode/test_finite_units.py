@@ -17,6 +17,7 @@ from learndyn.problem.schedules import PerStep
 from learndyn.problem.supplies import Dataset, Stream
 from learndyn.problem.tasks import Observations, TeacherFlow
 from tests import problems
+from tests.optional import not_none
 from tests.problems import ALL_TERMS, MU, TWO_STATES
 
 EPS = np.finfo(float).eps
@@ -170,9 +171,10 @@ class Plain:
             return sphere(rngs["starts"], self.systems, count, D)
 
         if isinstance(data, Dataset):
-            stored, B = self.teacher(fresh(data.examples), rngs["teacher"]), data.batch
+            P, B = not_none(data.examples), data.batch
+            stored = self.teacher(fresh(P), rngs["teacher"])
             for a in itertools.count():
-                which = [(a * (B or 0) + b) % data.examples for b in range(B or data.examples)]
+                which = [(a * (B or 0) + b) % P for b in range(B or P)]
                 yield stored[:, :, which]
         x = None
         while True:
@@ -245,7 +247,7 @@ def test_training_is_what_the_definitions_say(name, adjoint):
     np.testing.assert_allclose(got["m"], m, **close)
     np.testing.assert_allclose(got["test_loss"], [one["test"] for one in expected], **close)
     reused = isinstance(data, Dataset) or data.task.chained
-    assert ("train_loss" in got) == (reused or data.task.observations is not None)
+    assert ("train_loss" in got) == (reused or made.task.observations is not None)
     if "train_loss" in got:
         np.testing.assert_allclose(got["train_loss"], [one["train"] for one in expected], **close)
     assert np.min(np.max(np.abs(np.diff(theta, axis=0)), axis=-1)) > 1e-4

@@ -48,17 +48,16 @@ def fields(states: str) -> dict:
     if states == "one state":
         c, text = c[0], text.replace("*s**0", "")
 
-        def function(q, m):
-            return sum(value * q**i * m**j for (_, i, j), value in terms.items())
-    else:
+    def of_one(q, m):
+        return sum(value * q**i * m**j for (_, i, j), value in terms.items())
 
-        def function(q, m, s):
-            return sum(value * s**k * q**i * m**j for (k, i, j), value in terms.items())
+    def of_two(q, m, s):
+        return sum(value * s**k * q**i * m**j for (k, i, j), value in terms.items())
 
     return {
         "coefficients": ld.PolynomialField(c),
         "formula": ld.FormulaField(text),
-        "function": ld.CustomField(function),
+        "function": ld.CustomField(of_one if states == "one state" else of_two),
     }
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.symmetries import parity, symmetric_start
 from learndyn.numerics.precision import float64
 from tests import problems
+from tests.optional import not_none
 from tests.problems import PAPER
 
 EVEN = [[0, 0, 0], [0, 0, 1.0], [0.2, 0, 0]]
@@ -51,19 +53,21 @@ def test_the_map_has_every_symmetry_that_is_named(name):
         flow = flow_of(FlowPair.of(asked))
         teacher = teacher_of(flow)
 
+        rule = UpdateRule(jnp.array(0.0), jnp.array(1.0))
+
         @jax.jit
         def after(now):
-            return moved(flow, epoch(flow, teacher, now), now, 0.1, UpdateRule(0.0, 1.0), 0.1)[0]
+            return moved(flow, epoch(flow, teacher, now), now, 0.1, rule, 0.1)[0]
 
         def flat(now):
             return np.concatenate([np.ravel(part) for part in (now.Q, now.M, now.a)])
 
         first = overlaps_of(FlowPair.of(asked).start())
-        generic = overlaps_of(FlowPair.of(start.moved(0.02)).start())
+        generic = overlaps_of(FlowPair.of(not_none(start.moved)(0.02)).start())
         x, y = flat(first), flat(generic)
 
         def step(z):
-            Q, M, a = np.split(z, [first.Q.size, first.Q.size + first.M.size])
+            Q, M, a = jnp.split(z, [first.Q.size, first.Q.size + first.M.size])
             return flat(after(Overlaps(a, Q.reshape(first.Q.shape), M.reshape(first.M.shape))))
 
         for symmetry in start.symmetries:

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import time
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ from learndyn.families.two_layer.online.solve import quadrature
 from learndyn.families.two_layer.weights import draw_weights, overlaps
 from learndyn.numerics.precision import float64
 from tests import problems
+from tests.optional import not_none
 
 problem = partial(
     problems.two_layer,
@@ -61,7 +63,7 @@ def test_a_seed_gives_the_same_curve_alone_and_among_others(method):
     many = ld.simulate(made, 50, 5, method=method)
     alone = ld.simulate(made, 50, 1, method=method, first_seed=3)
     assert alone["seed"].values.tolist() == [3]
-    for name in many.data.data_vars:
+    for name in map(str, many.data.data_vars):
         np.testing.assert_array_equal(many[name].sel(seed=3), alone[name].sel(seed=3))
     assert not np.array_equal(many["Q"].sel(seed=2), many["Q"].sel(seed=3))
 
@@ -79,7 +81,7 @@ def test_simulation_measures_what_the_theory_predicts():
     made = problem()
     theory, runs = ld.solve(made), ld.simulate(made, 60, 2)
     assert set(theory.data.data_vars) == set(runs.data.data_vars)
-    for name in theory.data.data_vars:
+    for name in map(str, theory.data.data_vars):
         assert runs[name].dims == ("seed", *theory[name].dims)
         assert runs[name].attrs == theory[name].attrs
 
@@ -93,7 +95,7 @@ def test_recorded_loss_is_the_error_on_fresh_examples():
         state = [jnp.asarray(runs[name].values[0, -1]) for name in ("Q", "R", "v")]
         Q, R, v = state
         C = np.block([[Q, R], [R.T, system.T]])
-        u = np.random.default_rng(0).multivariate_normal(np.zeros(5), C, 1_000_000)
+        u = jnp.asarray(np.random.default_rng(0).multivariate_normal(np.zeros(5), C, 1_000_000))
         error = system.student(u[:, :3]) @ v - system.teacher(u[:, 3:]) @ system.v_star
         samples = np.asarray(error) ** 2 / 2
     standard_error = samples.std() / 1e3
@@ -180,6 +182,11 @@ def _many(dynamics, count, steps, seed):
     return np.concatenate([np.asarray(part).reshape(count, -1) for part in parts], axis=1)
 
 
+def _compared(a, b) -> Any:
+    """The two-sample Kolmogorov–Smirnov test; SciPy does not type its result."""
+    return stats.ks_2samp(a, b)
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_chain_and_sgd_have_the_same_law(batch):
     """20 000 networks each, at a size where the limit is far off (N = 12, K + M = 4, 24 steps).
@@ -194,7 +201,7 @@ def test_chain_and_sgd_have_the_same_law(batch):
             for seed, kind in enumerate((_Descent, _Chain))
         )
     for a, b in zip(sgd.T, chain.T, strict=True):
-        assert stats.ks_2samp(a, b).pvalue > 0.001
+        assert _compared(a, b).pvalue > 0.001
     limit = ld.solve(made, save_at=[2.0])["Q"].values[-1].ravel()
     Q = sgd[:, : limit.size]
     assert np.abs((Q.mean(0) - limit) / (Q.std(0) / np.sqrt(len(Q)))).max() > 8
@@ -287,7 +294,7 @@ def test_interrupt_keeps_the_finished_seeds():
     command = [sys.executable, "-c", textwrap.dedent(code)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout.readline().strip() == "ready"
+            assert not_none(process.stdout).readline().strip() == "ready"
             time.sleep(5)
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=60)

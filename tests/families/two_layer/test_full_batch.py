@@ -1,6 +1,7 @@
 """Finite networks on a reused dataset: every step and response against automatic differentiation of plain code."""
 
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -146,7 +147,7 @@ def test_one_step_moves_every_weight_as_the_gradient_says(activation):
     with float64():
         plain = Plain(problem(**ACTIVATIONS[activation]), 40)
         W, X, y = np.array(plain.W), plain.examples.X, plain.examples.y
-        _, g = _forces(plain.system, plain.v, fields(W, X), y)
+        _, g = _forces(plain.system, plain.v, jnp.asarray(fields(W, X)), jnp.asarray(y))
         found = moved(W, np.asarray(g), X, plain.tau[0], 0.2)
         expected, _ = plain.run()
     np.testing.assert_allclose(found, expected[1], rtol=1e-12, atol=1e-12)
@@ -220,7 +221,7 @@ def test_a_seed_gives_one_curve_with_or_without_responses():
 def test_time_with_growing_steps_and_steps_of_the_same_sizes_are_one_run():
     """τ_k = η(t_k)(t_{k+1} − t_k) as a schedule of steps gives the very same numbers."""
     decaying = ld.ExponentialDecay(4.0, 0.05)
-    options = {"step": 0.2, "growth": 0.1, "largest_step": 0.9}
+    options: dict[str, Any] = {"step": 0.2, "growth": 0.1, "largest_step": 0.9}
     flow = grokking(rate=decaying, weight_decay=0.01)
     with float64():
         grid = time_grid(flow, FullBatch(**options))

@@ -17,6 +17,7 @@ from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.precision import float64
 from tests import problems
 from tests.families.two_layer.plain_reused import plain
+from tests.optional import not_none
 
 paper = partial(problems.late_learning, ratio=3.0)
 
@@ -129,14 +130,17 @@ def test_standard_error_falls_with_samples():
     )
     for name in ("train_loss", "test_loss", "R"):
         ratio = np.sqrt(
-            np.mean(few.standard_error(name) ** 2) / np.mean(many.standard_error(name) ** 2)
+            np.mean(not_none(few.standard_error(name)) ** 2)
+            / np.mean(not_none(many.standard_error(name)) ** 2)
         )
         # The error of a standard error from 16 batches is 18 %, of the ratio of two 25 %; times are correlated.
         assert ratio > 4 * (1 - 0.5), name
     # The error bars are right: the two results differ by what they say.
     for name in ("train_loss", "test_loss"):
         difference = few[name] - many[name]
-        error = np.sqrt(few.standard_error(name) ** 2 + many.standard_error(name) ** 2)
+        error = np.sqrt(
+            not_none(few.standard_error(name)) ** 2 + not_none(many.standard_error(name)) ** 2
+        )
         assert np.all(np.abs(difference) < 5 * error + 1e-12)
 
 
@@ -148,7 +152,7 @@ def test_initial_losses_are_equal_and_exact():
         made, start = equations(problem)
         exact = float(made.test_loss(start))
     assert abs(float(solution["test_loss"][0]) - exact) < 1e-12
-    error = float(solution.standard_error("train_loss")[0])
+    error = float(not_none(solution.standard_error("train_loss"))[0])
     assert abs(float(solution["train_loss"][0]) - exact - 0.125) < 5 * error
 
 
@@ -166,7 +170,9 @@ def test_infinite_ratio_is_the_population_flow():
         first, second = 2 * middle - coarse, 2 * fine - middle
         # Second-order errors fall by four: a third of the last difference is what is left, half is safe. The samples
         # are the same for all steps, so that the sampling error is that of one solve.
-        bound = np.max(np.abs(second - first)) / 2 + 5 * found[-1].standard_error(name).values
+        bound = (
+            np.max(np.abs(second - first)) / 2 + 5 * not_none(found[-1].standard_error(name)).values
+        )
         assert np.all(np.abs(second - exact[name].values) < bound), name
         # Euler's error itself is of first order, and seen.
         assert np.max(np.abs(coarse - exact[name].values)) > 2 * np.max(bound)
@@ -182,9 +188,9 @@ def test_population_step_of_the_quadratic_network():
     bracket = eps / 2 * (1 - alpha * eps / 2 * np.trace(C, axis1=1, axis2=2))
     expected = unit * (bracket[:, None, None] * np.eye(2) - unit * (1 + eps**2 * C))
     local = np.einsum("titj->tij", solution["R_h"].values)
-    error = np.einsum("titj->tij", solution.standard_error("R_h").values)
+    error = np.einsum("titj->tij", not_none(solution.standard_error("R_h")).values)
     assert np.all(np.abs(local - expected) < 5 * error + 1e-12)
-    error = solution.standard_error("R_star").values[..., 0]
+    error = not_none(solution.standard_error("R_star")).values[..., 0]
     assert np.all(np.abs(solution["R_star"].values[..., 0] - unit * eps * A) < 5 * error + 1e-12)
 
 
@@ -243,7 +249,7 @@ def test_linear_network_is_regression(ratio):
     for t in (0, 3, T):
         test, train = losses(t)
         for name, exact in (("test_loss", test), ("train_loss", train)):
-            error = float(solution.standard_error(name)[t])
+            error = float(not_none(solution.standard_error(name))[t])
             assert abs(float(solution[name][t]) - exact / 2) < 5 * error + 1e-9, (name, t)
 
 
@@ -321,7 +327,7 @@ def test_results_are_smooth_in_the_parameters():
     method = ld.CausalSampling(step=0.5, samples=256, batches=4)
     eps = (0.300, 0.302, 0.304)
     a, b, c = (ld.solve(paper(eps=e, time=10.0), method)["train_loss"].values[-1] for e in eps)
-    error = float(ld.solve(paper(time=10.0), method).standard_error("train_loss")[-1])
+    error = float(not_none(ld.solve(paper(time=10.0), method).standard_error("train_loss"))[-1])
     assert abs(a - 2 * b + c) < 0.01 * error
     assert abs(a - c) > 0
 
@@ -370,7 +376,7 @@ def test_the_drop_times_of_the_setting_that_groks():
     ten_per_cent = ld.grokking_delay(solution)
     for name in ("train_drop", "test_drop", "grokking_delay"):
         assert abs(float(solution[name]) - float(ten_per_cent[name])) < 1e-9
-        assert 0 < float(solution.standard_error(name)) < 0.1 * float(solution[name])
+        assert 0 < float(not_none(solution.standard_error(name))) < 0.1 * float(solution[name])
 
 
 def online(y, alpha, eps, printed):

@@ -15,6 +15,7 @@ import learndyn as ld
 from learndyn.families.two_layer.online.equations import OrderParameters, equations
 from learndyn.numerics.precision import float64
 from tests import problems
+from tests.optional import not_none
 
 TIGHT = ld.OrderParameterODE(rtol=1e-11, atol=1e-14)
 problem = partial(problems.two_layer, seed=0, scale=0.5, size=200)
@@ -67,7 +68,7 @@ def test_linear_network_diverges_beyond_its_largest_rate(eta, diverges):
     solution = ld.solve(problem(activation="linear", rate=eta, time=3000.0), save_at=50)
     assert (solution.diverged_at is not None) == diverges
     if diverges:
-        assert solution["time"].values[-1] < solution.diverged_at <= 3000.0
+        assert solution["time"].values[-1] < not_none(solution.diverged_at) <= 3000.0
         assert np.isfinite(solution["test_loss"]).all()
     else:
         assert solution["test_loss"].values[-1] < 1e-9

@@ -86,7 +86,7 @@ def loss(theta, made, origin=0.0):
     return each.sum() / (len(y) if made.training.loss == "mean" else 1)
 
 
-def force(theta, made, origin=0.0):
+def force(theta, made, origin: float | np.ndarray = 0.0):
     """−γ_0²N ∇𝓛."""
     scale = -(made.network.richness**2) * theta["w"].shape[1]
     with float64():
@@ -192,7 +192,7 @@ def test_the_kernel_is_the_tangent_kernel_of_the_function(depth, bias):
         for state, theta in enumerate(recorded(made, [0, 4])):
             slopes = jax.jacobian(lambda th: outputs(th, made, made.data.all_inputs())[0])(theta)
             rows = [np.asarray(J).reshape(2 * 6, -1) for J in jax.tree.leaves(slopes)]
-            expected = scale * sum(J @ J.T for J in rows).reshape(6, 2, 6, 2)
+            expected = scale * np.sum([J @ J.T for J in rows], axis=0).reshape(6, 2, 6, 2)
             np.testing.assert_allclose(found[state], expected, rtol=0, atol=10 * ROUNDING)
 
 

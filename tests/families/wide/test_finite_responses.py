@@ -14,6 +14,7 @@ from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
 from learndyn.problem.schedules import ExponentialDecay
 from tests import problems
+from tests.optional import not_none
 
 N, P, STEPS = 6, 2, 4
 problem = partial(
@@ -41,7 +42,7 @@ def tangents_of(made, recorded, probes=1, size=N):
         x, method = made.data.all_inputs(), WideDescent(responses=True, probes=probes)
         network = Descending(made, wide_setting(made, 1), x, size, method, recorded, 0)
         assert network.advance(recorded, lambda state: None) == len(recorded)
-    return network.tangents
+    return not_none(network.tangents)
 
 
 class Plain:

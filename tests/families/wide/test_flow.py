@@ -8,6 +8,7 @@ import learndyn as ld
 from learndyn.core.curves import Curves, Quantity, of_batches
 from learndyn.core.record import Record
 from learndyn.families.wide.gradient_flow import first_step, flow
+from tests.optional import not_none
 
 WHITE = ld.Points(gram=np.eye(3), targets=[1.0, -0.5, 0.8])
 
@@ -153,11 +154,11 @@ def test_flow_of_deep_sampled_networks(activation):
     for name in ("prediction", "train_loss", "alignment"):
         known = 2 * fine[name].values - coarse[name].values
         # Batches share most of their noise between the two step sizes; that they share none is the worst case.
-        errors = [x.standard_error(name).values for x in (limit, fine, coarse)]
+        errors = [not_none(x.standard_error(name)).values for x in (limit, fine, coarse)]
         error = np.sqrt(errors[0] ** 2 + 4 * errors[1] ** 2 + errors[2] ** 2)
         allowed = 4 * error + limit.evidence["accuracy"][name]
         assert np.all(np.abs(limit[name].values - known) <= allowed), name
-    assert np.max(limit.standard_error("prediction")) < 0.02
+    assert np.max(not_none(limit.standard_error("prediction"))) < 0.02
     assert np.max(np.abs(limit["prediction"])) > 0.1
     runs = ld.simulate(asked, 500, 8, save_at=5)
     assert ld.compare(limit, runs).agrees

@@ -18,7 +18,7 @@ With a second state, n_i becomes n_i n_k.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -59,7 +59,9 @@ class FrozenField:
         return totals
 
 
-def weighted(weights: Float[np.ndarray, " fields"], fields: list[FrozenField]) -> FrozenField:
+def weighted(
+    weights: Sequence[float] | Float[np.ndarray, " fields"], fields: list[FrozenField]
+) -> FrozenField:
     """Σ_i w_i r_i of fields with the same orders; a single field of weight 1 is shared, not copied."""
     if len(fields) == 1 and weights[0] == 1:
         return fields[0]

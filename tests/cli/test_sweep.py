@@ -239,7 +239,7 @@ def test_values_are_lists_or_evenly_spaced(words, values):
     [
         ("", "must look like network.width=0.5,1,2"),
         ("1,,2", "must look like"),
-        ("1,2,1", "has the value 1 twice"),
+        ("1,2,1", "contains the value 1 twice"),
         ("log:1:2", "must look like log:LOW:HIGH:COUNT"),
         ("log:1:2:3:4", "must look like log:LOW:HIGH:COUNT"),
         ("lin:a:2:3", "must look like lin:LOW:HIGH:COUNT"),
@@ -342,7 +342,7 @@ def test_too_many_fields_are_refused_with_the_option_to_use(learndyn, deep_file,
     path, picture = tmp_path / "out.nc", tmp_path / "out.png"
     options = ["--over", "network.richness=0.5,1", *GRID, *LOSS, "-o", path]
     outcome = learndyn("sweep", deep_file, *options, "--picture", picture)
-    assert_refused(outcome, "--kind = 'map'", "as with --select learning_rate=0.05")
+    assert_refused(outcome, "--kind = 'map'", "for example with --select learning_rate=0.05")
     # What was computed is not lost with the picture.
     outcome = learndyn("plot", path, "-o", picture, "--select", "learning_rate=0.1")
     assert outcome.exit_code == 0, outcome.output

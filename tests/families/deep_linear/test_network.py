@@ -81,7 +81,7 @@ def test_bad_values_are_refused_by_name(make, words):
             ld.DeepLinear(2, 1.0),
             ld.Dataset(ld.LinearMap(), ratio=1.0),
             ld.GradientDescent(0.1, time=5.0),
-            "understands learning_rate, steps",
+            "it understands: learning_rate, steps",
         ),
         (
             ld.DeepLinear(2, 1.0),
@@ -135,7 +135,7 @@ def test_two_layer_network_refuses_the_data_of_linear_ones():
     with pytest.raises(ld.NoTheory, match="TwoLayer on Stream of LinearMap"):
         ld.solve(ld.Problem(network, ld.Stream(ld.LinearMap()), training))
     with pytest.raises(
-        ld.ProblemError, match=r"data.batch_ratio = 0.5.*it understands task, noise, batch"
+        ld.ProblemError, match=r"data.batch_ratio = 0.5.*it understands: task, noise, batch"
     ):
         ld.Problem(network, ld.Stream(teacher, batch_ratio=0.5), training)
 

@@ -181,7 +181,7 @@ def test_initial_slope_does_not_depend_on_the_richness_of_a_centred_network(form
                 ),
                 ld.Rows(ensembles=True),
             ),
-            "not known for residual networks",
+            "residual networks, whose overlaps are not known",
         ),
     ],
 )

@@ -316,7 +316,7 @@ def test_what_cannot_change_on_the_way_is_refused(size):
     problem = problems.deep_linear(steps=STEPS)
     run = ld.start(problem, size).advance(4)
     other = ld.Problem(problem.network, ld.Dataset(ld.LinearMap(), ratio=2.0), problem.training)
-    with pytest.raises(ld.ProblemError, match="in the middle of training"):
+    with pytest.raises(ld.ProblemError, match="during training"):
         run.problem = other
     with pytest.raises(ld.ProblemError, match=r"network(.|\n)*must stay as it is"):
         run.problem = problems.deep_linear(steps=STEPS, richness=0.1)
@@ -328,7 +328,7 @@ def test_what_cannot_change_on_the_way_is_refused(size):
 @pytest.mark.parametrize("size", [None, SIZE])
 def test_the_end_and_the_past_are_out_of_reach(size):
     run = ld.start(problems.deep_linear(steps=5), size).advance(5)
-    with pytest.raises(ld.ProblemError, match=r"after the end of training, 5; give `problem` a"):
+    with pytest.raises(ld.ProblemError, match=r"after the end of training, 5; set `problem` to"):
         run.advance(6)
     with pytest.raises(ld.ProblemError, match="after the end of training"):
         run.step()

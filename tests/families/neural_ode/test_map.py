@@ -266,7 +266,7 @@ def test_the_map_is_refused_where_steps_are_correlated():
         for call in (ld.solve, ld.trace, ld.start):
             with pytest.raises(ld.ProblemError, match="method = 'OverlapMap': must be TrainingM"):
                 call(asked, method=ld.OverlapMap())
-    with pytest.raises(ld.ProblemError, match="must be one of TrainingMemory here"):
+    with pytest.raises(ld.ProblemError, match="must be one of TrainingMemory for this problem"):
         ld.solve(problem(supply="dataset"), ld.OverlapMap())
 
 

@@ -45,12 +45,12 @@ def test_bad_values_are_refused_by_name(fields, words):
         (
             ld.Stream(ld.TeacherFlow(), batch_ratio=0.5),
             {},
-            r"data.batch_ratio = 0.5.*of data it understands task, batch\)",
+            r"data.batch_ratio = 0.5.*of data that it understands: task, batch\)",
         ),
         (
             ld.Dataset(ld.TeacherFlow(), ratio=2.0),
             {},
-            r"data.ratio = 2.*of data it understands task, examples, batch\)",
+            r"data.ratio = 2.*of data that it understands: task, examples, batch\)",
         ),
         (ld.Stream(ld.TeacherFlow(), noise=0.1), {}, r"data.noise = 0.1.*leave it at 0.0"),
         (
@@ -63,7 +63,7 @@ def test_bad_values_are_refused_by_name(fields, words):
         (
             ld.Stream(ld.TeacherFlow()),
             {"steps": None, "time": 3.0},
-            r"training.time = 3.*understands learning_rate, steps",
+            r"training.time = 3.*understands: learning_rate, steps",
         ),
     ],
 )
@@ -79,7 +79,7 @@ def test_trajectories_are_for_neural_odes_and_a_population_of_them_has_no_theory
         (network(), ld.Population(ld.TeacherFlow())),
     ):
         with pytest.raises(
-            ld.NoTheory, match="of TeacherFlow by GradientDescent; there is one for"
+            ld.NoTheory, match="of TeacherFlow by GradientDescent; there are theories for"
         ):
             ld.solve(ld.Problem(part, data, training))
 

@@ -106,7 +106,7 @@ def test_a_limit_has_no_weights_and_keeps_its_problem():
     run = ld.start(asked)
     with pytest.raises(ld.LearndynError, match="the limit has no weights"):
         _ = run.weights
-    with pytest.raises(ld.LearndynError, match=r"training(.|\n)*what may change: nothing"):
+    with pytest.raises(ld.LearndynError, match=r"training(.|\n)*what may change: none"):
         run.problem = with_training(asked, learning_rate=0.2)
     assert run.problem is asked
 

@@ -46,8 +46,9 @@ def _foreign(part: Part, name: str, understands: tuple[str, ...]) -> Iterator[Fo
     """The fields of a part, whose path is `name`, that are not understood."""
     if name in understands:
         return
+    values = vars(part)  # reading an attribute of a module takes longer than comparing it
     for field in dataclasses.fields(part):
-        path, value = f"{name}.{field.name}", getattr(part, field.name)
+        path, value = f"{name}.{field.name}", values[field.name]
         if path in understands:
             continue
         if field.default is not dataclasses.MISSING:

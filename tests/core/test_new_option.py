@@ -58,7 +58,10 @@ def test_theories_that_do_not_know_the_option_refuse_it_by_name():
     ):
         words = refused(builder)
         assert words.startswith(f"training.largest_rate = 0.2: the theory {theory} does not")
-        assert "leave it at 1000000000.0 (the fields of training that it understands: learning_rate" in words
+        assert (
+            "leave it at 1000000000.0 (the fields of training that it understands: learning_rate"
+            in words
+        )
 
 
 def test_an_option_at_its_default_is_nothing_to_refuse():

@@ -48,7 +48,7 @@ def test_points_survive_a_problem_file():
         ({"targets": [1.0]}, "Points.inputs = None: missing"),
         ({"inputs": [[1.0]], "targets": [1.0, 2.0]}, r"must have one row per target \(2\)"),
         ({"inputs": [[1.0]], "targets": [1.0], "gram": [[1.0]]}, "give only one of the two"),
-        ({"targets": [1.0, 1.0], "gram": [[1.0]]}, "must be square with a row for each of the 2"),
+        ({"targets": [1.0, 1.0], "gram": [[1.0]]}, "must be square, with rows for the 2 targets"),
         ({"targets": [1.0, 1.0], "gram": [[1.0, 2.0], [2.0, 1.0]]}, "positive semidefinite"),
         ({"inputs": [[1.0]], "targets": [1.0], "test_inputs": [[1.0, 2.0]]}, "as many columns"),
         (

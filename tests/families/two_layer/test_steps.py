@@ -171,7 +171,7 @@ def test_what_cannot_change_or_advance_is_said_in_words():
         run.problem = online(noise=0.1, time=4.0, rate=1.0, readout=[2.0, 2.0])
     other = online(noise=0.1, time=4.0, T=[[2.0, 0.0], [0.0, 2.0]])
     with pytest.raises(
-        ld.ProblemError, match=r"data\.teacher\.T(.|\n)*may change:.*data\.teacher\.readout"
+        ld.ProblemError, match=r"data\.task\.T(.|\n)*may change:.*data\.task\.readout"
     ):
         run.problem = other
     with pytest.raises(ld.ProblemError, match="same kind"):

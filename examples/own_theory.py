@@ -87,7 +87,7 @@ class LinearUnitOnStream(ld.Theory):
     task = ld.Teacher
     supply = ld.Stream
     training = ld.GradientDescent
-    understands = ("network", "data.noise", "training.time")
+    understands = ("network", "data.noise", "data.task", "training.time")
     summary = "closed solution of a linear unit"
     exactness = "exact as N → ∞"
     reference = "Werfel, Xie & Seung 2005"

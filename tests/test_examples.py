@@ -33,8 +33,12 @@ def test_the_template_of_a_theory_is_short_and_its_finite_network_agrees(tmp_pat
 def test_the_template_refuses_what_it_has_no_term_for(tmp_path):
     changes = [
         ("learning_rate = 0.5", "learning_rate = 2.5", "must be less than 2"),
-        ("learning_rate = 0.5", "learning_rate = 0.5\nweight_decay = 0.1", "only learning_rate"),
-        ("noise = 0.3", "noise = 0.3\nbatch = 2", "must have batch 1"),
+        (
+            "learning_rate = 0.5",
+            "learning_rate = 0.5\nweight_decay = 0.1",
+            "training.weight_decay = 0.1",
+        ),
+        ("noise = 0.3", "noise = 0.3\nbatch = 2", "data.batch = 2: the theory"),
         ('activation = "linear"', 'activation = "erf"', "one linear unit"),
     ]
     text = (EXAMPLES / "own_theory.toml").read_text(encoding="utf-8")

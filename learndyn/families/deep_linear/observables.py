@@ -61,7 +61,7 @@ def common_evidence(
         evidence["exactness"] = "mean-field approximation at finite width and data"
     if edge is not None:
         text = (
-            f"training is at the edge of stability from step {edge}: its gradients change sign without shrinking, "
+            f"training is at the edge of stability from step {edge}: its gradients change sign and hardly shrink, "
             "and finite networks approach the limit slowly; use a smaller learning rate to avoid it"
         )
         evidence["warnings"] = [text]

@@ -1,185 +1,37 @@
-"""learndyn: how neural networks learn, exactly, in the limit where they are large."""
+"""learndyn: how neural networks learn, exactly, in the limit where they are large.
 
-from importlib.metadata import version
+A public name is imported from its module when it is first used, so that `import learndyn` takes no time. Which name is
+in which module stands in `__init__.pyi`, once for Python, editors and type checkers.
+"""
 
-from learndyn.analyses.alignment import alignment
-from learndyn.analyses.exponents import local_exponent
-from learndyn.analyses.grokking import grokking_delay
-from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate, rates_over
-from learndyn.core.compare import Comparison, compare
-from learndyn.core.run import Run, start
-from learndyn.core.simulate import simulate
-from learndyn.core.solution import Solution, load
-from learndyn.core.solve import solve, trace
-from learndyn.core.theory import Theory, register, theories
-from learndyn.errors import (
-    CannotCompare,
-    FileError,
-    Interrupted,
-    LearndynError,
-    NotConverged,
-    NotEnoughMemory,
-    NoTheory,
-    ProblemError,
-)
-from learndyn.families.deep_linear.ensemble_loss import ensemble_loss
-from learndyn.families.deep_linear.finite import Descent
-from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
-from learndyn.families.deep_linear.solve import Innovation, LayerNodes, Rows
-from learndyn.families.neural_ode.fields import CustomField, FormulaField, PolynomialField
-from learndyn.families.neural_ode.finite.descent import AdjointDescent
-from learndyn.families.neural_ode.inference import StationaryFlow, inference, stationary_flow
-from learndyn.families.neural_ode.network import NeuralODE
-from learndyn.families.neural_ode.recovery import Recovery, recovery
-from learndyn.families.neural_ode.solve import OverlapMap, TrainingMemory
-from learndyn.families.two_layer.network import TwoLayer
-from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
-from learndyn.families.two_layer.online.solve import OrderParameterODE
-from learndyn.families.two_layer.reused.finite import FullBatch
-from learndyn.families.two_layer.reused.fixed_point import FixedPoint
-from learndyn.families.two_layer.reused.solve import CausalSampling
-from learndyn.families.wide.comparison import Approximations, approximations
-from learndyn.families.wide.finite import WideDescent
-from learndyn.families.wide.network import Wide
-from learndyn.families.wide.solve import (
-    AlternatingIteration,
-    GradientIndependence,
-    LinearInnovation,
-    LinearRows,
-    Particles,
-    Perturbative,
-    SampledLayers,
-    StaticKernel,
-)
-from learndyn.numerics.times import linear_times, log_times
-from learndyn.pictures.plotting import plot
-from learndyn.pictures.sweeps import plot_sweep
-from learndyn.problem.activations import (
-    Activation,
-    Custom,
-    Erf,
-    Formula,
-    Linear,
-    Polynomial,
-    Relu,
-    activation,
-)
-from learndyn.problem.points import Points
-from learndyn.problem.problem import Problem
-from learndyn.problem.schedules import (
-    Constant,
-    ExponentialDecay,
-    PerStep,
-    Piecewise,
-    PowerDecay,
-    WarmUp,
-)
-from learndyn.problem.spectra import PowerLaw, Spectrum
-from learndyn.problem.supplies import Dataset, Population, Stream
-from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
-from learndyn.problem.training import GradientDescent
-from learndyn.sweeps import Sweep, load_sweep, sweep
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
 
-__version__ = version("learndyn")
+_stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+_modules = {
+    alias.name: node.module
+    for node in _stub.body
+    if isinstance(node, ast.ImportFrom) and node.module is not None
+    for alias in node.names
+}
 
-__all__ = [
-    "SGD",
-    "Activation",
-    "AdjointDescent",
-    "AlternatingIteration",
-    "Approximations",
-    "BestRate",
-    "CannotCompare",
-    "CausalSampling",
-    "Comparison",
-    "Constant",
-    "Custom",
-    "CustomField",
-    "Dataset",
-    "DeepLinear",
-    "Descent",
-    "Erf",
-    "ExponentialDecay",
-    "FileError",
-    "FixedPoint",
-    "Formula",
-    "FormulaField",
-    "FullBatch",
-    "GradientDescent",
-    "GradientIndependence",
-    "Innovation",
-    "Interrupted",
-    "LayerNodes",
-    "LearndynError",
-    "Linear",
-    "LinearInnovation",
-    "LinearMap",
-    "LinearRows",
-    "NeuralODE",
-    "NoTheory",
-    "NotConverged",
-    "NotEnoughMemory",
-    "Observations",
-    "OrderParameterODE",
-    "OverlapChain",
-    "OverlapMap",
-    "Particles",
-    "PerStep",
-    "Perturbative",
-    "Piecewise",
-    "Points",
-    "Polynomial",
-    "PolynomialField",
-    "Population",
-    "PopulationDescent",
-    "PowerDecay",
-    "PowerLaw",
-    "Problem",
-    "ProblemError",
-    "Recovery",
-    "Relu",
-    "Rows",
-    "Run",
-    "SampledLayers",
-    "ScaledSkip",
-    "Solution",
-    "Spectrum",
-    "StaticKernel",
-    "StationaryFlow",
-    "Stream",
-    "Sweep",
-    "Teacher",
-    "TeacherFlow",
-    "Theory",
-    "TrainingMemory",
-    "TwoLayer",
-    "WarmUp",
-    "Wide",
-    "WideDescent",
-    "activation",
-    "alignment",
-    "approximations",
-    "best_rate",
-    "compare",
-    "ensemble_loss",
-    "grokking_delay",
-    "inference",
-    "largest_stable_rate",
-    "linear_times",
-    "load",
-    "load_sweep",
-    "local_exponent",
-    "log_times",
-    "plot",
-    "plot_sweep",
-    "rates_over",
-    "recovery",
-    "register",
-    "simulate",
-    "solve",
-    "start",
-    "stationary_flow",
-    "sweep",
-    "theories",
-    "trace",
-]
+__all__ = sorted(_modules)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # takes longer than all else in this module
+
+        value = version("learndyn")
+    elif name in _modules:
+        value = getattr(importlib.import_module(_modules[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

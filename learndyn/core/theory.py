@@ -1,8 +1,7 @@
 """The theories the library knows: one registration each, no central list of cases.
 
 A theory is for certain types of network, task, supply and training, and says which of their fields it understands.
-`register` is called when a family's module is imported; other packages join through the entry-point group
-`learndyn.theories`, whose entries are modules to import.
+`register` is called when a family's module is imported, which `learndyn.loading` does when theories are first needed.
 """
 
 import abc
@@ -12,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from learndyn.core.curves import Curves, Table
+from learndyn.core.facts import Facts, combination
 from learndyn.core.method import Ensemble, Method, Simulator, Way
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.core.understanding import foreign_fields, refusal
 from learndyn.errors import NoTheory, ProblemError
-from learndyn.problem.kinds import load_other_packages
+from learndyn.loading import load_theories
 from learndyn.problem.problem import Problem, review
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ class Theory(abc.ABC):
     - `demo_size`, `demo_seeds`: the size and number of the networks that `learndyn demo` trains.
     - `size_symbol`: the paper's letter for the size. "N" unless given.
     - `time_words`: what the axis of time means. "time t = steps / N" unless given.
+
+    Name, summary, exactness, reference and template may also come from `Facts`, which the command can tell without
+    importing the theory: `class MyTheory(Theory, facts=…)`.
     """
 
     name: ClassVar[str]
@@ -67,10 +70,31 @@ class Theory(abc.ABC):
     former_factors: ClassVar[Mapping[str, float]] = {}
     """Factors by which observables in files of learndyn 0.1 must be multiplied."""
 
+    def __init_subclass__(cls, facts: Facts | None = None, **options: Any):
+        super().__init_subclass__(**options)
+        if facts is not None:
+            cls.name, cls.summary, cls.exactness = facts.name, facts.summary, facts.exactness
+            cls.reference, cls.template = facts.reference, facts.template
+
+    @property
+    def facts(self) -> Facts:
+        """What is told of it without computing anything."""
+        return Facts(
+            name=self.name,
+            network=self.network.__name__,
+            task=self.task.__name__,
+            supply=self.supply.__name__,
+            training=self.training.__name__,
+            summary=self.summary,
+            exactness=self.exactness,
+            reference=self.reference,
+            template=self.template,
+        )
+
     @property
     def combination(self) -> str:
         """The types of the parts that it is for, as words."""
-        return _combination(self.network, self.task, self.supply, self.training)
+        return self.facts.combination
 
     def applies(self, problem: Problem) -> bool:
         """Whether it is for this problem, whose parts have its types; this tells theories for the same types apart."""
@@ -161,6 +185,7 @@ _theories: dict[str, Theory] = {}
 
 def register(theory: Theory | type[Theory]) -> Theory:
     """Make a theory known to `solve`, `simulate` and the command; a class is made into an object."""
+    load_theories()  # first, so that a theory of the same name replaces one of the library
     instance = theory() if isinstance(theory, type) else theory
     missing = [name for name in Theory.__annotations__ if not hasattr(instance, name)]
     if missing:
@@ -190,8 +215,8 @@ def registered(*added: Theory, alone: bool = False) -> Iterator[None]:
 
 
 def theories() -> list[Theory]:
-    """All theories, by name; loads those of other packages first."""
-    load_other_packages()
+    """All theories, by name; the first call imports them."""
+    load_theories()
     return [_theories[name] for name in sorted(_theories)]
 
 
@@ -204,18 +229,15 @@ def theory_for(problem: Problem) -> Theory:
     fitting = _fitting(problem)
     if len(fitting) == 1:
         return fitting[0]
-    combination = _combination(
-        type(problem.network), type(problem.task), type(problem.data), type(problem.training)
-    )
+    parts = (problem.network, problem.task, problem.data, problem.training)
+    words = combination(*(type(part).__name__ for part in parts))
     if fitting:
         names = " and ".join(theory.name for theory in fitting)
         raise NoTheory(
-            f"several theories fit {combination}: {names}; their `applies` must tell them apart"
+            f"several theories fit {words}: {names}; their `applies` must tell them apart"
         )
     rows = [f"  {theory.combination}" for theory in theories()]
-    raise NoTheory(
-        f"there is no theory for {combination}; there are theories for\n" + "\n".join(rows)
-    )
+    raise NoTheory(f"there is no theory for {words}; there are theories for\n" + "\n".join(rows))
 
 
 def _fitting(problem: Problem) -> list[Theory]:
@@ -235,12 +257,6 @@ def _fitting(problem: Problem) -> list[Theory]:
         nearest = min(applying, key=lambda theory: len(foreign[theory.name]))
         raise refusal(problem, foreign[nearest.name][0], nearest.understands, nearest.name)
     return fitting
-
-
-def _combination(network: type, task: type, supply: type, training: type) -> str:
-    """The types of parts as words."""
-    data = supply.__name__ if task is supply else f"{supply.__name__} of {task.__name__}"
-    return f"{network.__name__} on {data} by {training.__name__}"
 
 
 @review

@@ -1,11 +1,10 @@
 """Parts by the name of their kind, as problem files give them."""
 
-import functools
-import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
 from learndyn.errors import ProblemError, nearest
+from learndyn.loading import load_theories
 from learndyn.problem.part import Check, Part
 
 
@@ -30,6 +29,7 @@ def part(*classes: type[Part], convert: Callable[[Any], Any] | None = None) -> C
 
 def kinds_of(*classes: type[Part]) -> dict[str, type[Part]]:
     """The concrete kinds below `classes`, by the names that a file may use."""
+    load_theories()  # they bring kinds of their own
     kinds = {}
     for cls in classes:
         if cls.kind and not getattr(cls, "__abstractmethods__", None):
@@ -63,10 +63,3 @@ def from_plain(
     if not isinstance(kind, str) or kind not in kinds:
         raise ProblemError(f"{name}.kind", kind, f"unknown kind; {nearest(kind, kinds)}")
     return kinds[kind].from_dict(values, name, context)
-
-
-@functools.cache
-def load_other_packages() -> None:
-    """Import the modules that other packages name in the entry-point group `learndyn.theories`."""
-    for entry in importlib.metadata.entry_points(group="learndyn.theories"):
-        entry.load()

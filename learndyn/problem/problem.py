@@ -9,7 +9,8 @@ import tomli_w
 
 from learndyn.errors import FileError, ProblemError, nearest
 from learndyn.files import write_atomically
-from learndyn.problem.kinds import from_plain, load_other_packages, part
+from learndyn.loading import load_theories
+from learndyn.problem.kinds import from_plain, part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, content_hash, field
 from learndyn.problem.supplies import Supply
@@ -38,6 +39,7 @@ class Problem(Part):
     def validate(self) -> None:
         # A bound method of a module takes longer to make than most checks to run.
         type(self.network).check(self.network, self.data)
+        load_theories()  # they review it
         for review in _reviews:
             review(self)
 
@@ -63,7 +65,6 @@ class Problem(Part):
         cls, values: dict, name: str = "problem", context: dict | None = None
     ) -> "Problem":
         """The problem that plain data (a parsed problem file) describes."""
-        load_other_packages()  # they bring kinds of their own
         sections = {"data": Supply, "network": Network, "training": Training}
         for key in values:
             if key not in sections:

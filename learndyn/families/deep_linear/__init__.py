@@ -12,5 +12,3 @@
 - `differentiable_losses.py`: the losses as a JAX function of the training rule
 - `finite.py`: finite networks in training; `ensemble_loss.py`: the loss of several networks averaged
 """
-
-from learndyn.families.deep_linear import theories as theories

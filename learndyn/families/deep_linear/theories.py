@@ -1,7 +1,6 @@
 """The theories of deep linear networks: which problems they are for, and where their methods are."""
 
 import math
-from pathlib import Path
 
 import jax
 
@@ -11,6 +10,7 @@ from learndyn.core.record import Record
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
 from learndyn.families.deep_linear import solve
+from learndyn.families.deep_linear.facts import FEEDFORWARD, RESIDUAL
 from learndyn.families.deep_linear.finite import Descent
 from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE
@@ -20,7 +20,6 @@ from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap
 from learndyn.problem.training import GradientDescent
 
-_FOLDER = Path(__file__).parent
 _AMOUNTS = {Stream: ("batch_ratio", "batch"), Dataset: ("ratio", "examples")}
 """How many examples: per input dimension, and as a count."""
 
@@ -37,8 +36,6 @@ class _Feedforward(Theory):
         "training.momentum",
         "training.weight_decay",
     )
-    exactness = "exact as D → ∞"
-    reference = "Bordelon & Pehlevan 2025"
     table = TABLE
     methods = (solve.Rows, solve.Innovation)
     simulators = (Descent,)
@@ -82,27 +79,9 @@ class _Residual(_Feedforward):
         return INFINITE_TABLE if math.isinf(problem.network.depth) else TABLE
 
 
-for _supply, _name, _summary in (
-    (Dataset, "dataset", "full-batch gradient descent on a reused dataset"),
-    (Population, "population", "gradient descent on the expected loss"),
-    (Stream, "stream", "online SGD with fresh batches"),
-):
-    _fields = {
-        "supply": _supply,
-        "understands": (
-            *_Feedforward.understands,
-            *(f"data.{amount}" for amount in _AMOUNTS.get(_supply, ())),
-        ),
-    }
-    _feedforward = {
-        "name": f"deep_linear/{_name}",
-        "summary": f"correlation and response functions of {_summary}",
-        "template": _FOLDER / f"{_name}.toml",
-    }
-    _residual = {
-        "name": f"residual/{_name}",
-        "summary": f"residual networks, infinite depth included, in {_summary}",
-        "template": _FOLDER / f"residual_{_name}.toml",
-    }
-    register(type("Feedforward", (_Feedforward,), _fields | _feedforward))
-    register(type("Residual", (_Residual,), _fields | _residual))
+for _supply in (Dataset, Population, Stream):
+    _amounts = tuple(f"data.{amount}" for amount in _AMOUNTS.get(_supply, ()))
+    _fields = {"supply": _supply, "understands": (*_Feedforward.understands, *_amounts)}
+    _name = _supply.__name__
+    register(type("Feedforward", (_Feedforward,), _fields, facts=FEEDFORWARD[_name]))
+    register(type("Residual", (_Residual,), _fields, facts=RESIDUAL[_name]))

@@ -11,5 +11,3 @@
   and back (`flows.py`), and descent on the controls (`training_run.py`, `descent.py`) is measured (`measurements.py`).
 - `inference.py`: the flow alone, without training. `recovery.py`: the stability of perfect recovery.
 """
-
-from learndyn.families.neural_ode import theories as theories

@@ -1,12 +1,11 @@
 """The theories of neural ODEs: which problems they are for, and where their methods are."""
 
-from pathlib import Path
-
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
+from learndyn.families.neural_ode.facts import FACTS
 from learndyn.families.neural_ode.finite.descent import AdjointDescent
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.observables import TABLE
@@ -17,7 +16,6 @@ from learndyn.problem.supplies import Dataset, Stream
 from learndyn.problem.tasks import TeacherFlow
 from learndyn.problem.training import GradientDescent
 
-_FOLDER = Path(__file__).parent
 _TEACHER = ("time", "noise", "amplitudes", "windows", "overlaps", "observations")
 
 
@@ -33,8 +31,6 @@ class _OfNeuralODE(Theory):
         "training.weight_decay",
         "training.readout_learning_rate",
     )
-    exactness = "exact as d → ∞"
-    reference = "Urbani 2025"
     table = TABLE
     simulators = (AdjointDescent,)
     demo_size = 100
@@ -57,20 +53,14 @@ class _OfNeuralODE(Theory):
 
 
 @register
-class NeuralODEOnStream(_OfNeuralODE):
-    name = "neural_ode/stream"
+class NeuralODEOnStream(_OfNeuralODE, facts=FACTS["neural_ode/stream"]):
     supply = Stream
     understands = (*_OfNeuralODE.understands, "data.task.chained")
-    summary = "a flow that learns another one from fresh or chained trajectories"
     methods = (OverlapMap, TrainingMemory)
-    template = _FOLDER / "stream.toml"
 
 
 @register
-class NeuralODEOnDataset(_OfNeuralODE):
-    name = "neural_ode/dataset"
+class NeuralODEOnDataset(_OfNeuralODE, facts=FACTS["neural_ode/dataset"]):
     supply = Dataset
     understands = (*_OfNeuralODE.understands, "data.examples")
-    summary = "a flow that learns another one from a few reused trajectories"
     methods = (TrainingMemory,)
-    template = _FOLDER / "dataset.toml"

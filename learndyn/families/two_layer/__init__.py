@@ -3,5 +3,3 @@
 The network and its initial state are in `network.py`, the table of observables in `observables.py`, the symmetries of
 the start in `symmetries.py`, and what the theories are for in `theories.py`.
 """
-
-from learndyn.families.two_layer import theories as theories

@@ -1,11 +1,11 @@
 """The theories of two-layer networks: which problems they are for, and where their methods are."""
 
-from pathlib import Path
 from typing import ClassVar
 
 from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
+from learndyn.families.two_layer.facts import FACTS
 from learndyn.families.two_layer.network import TwoLayer
 from learndyn.families.two_layer.observables import TABLE
 from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
@@ -20,8 +20,6 @@ from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import Teacher
 from learndyn.problem.training import GradientDescent
 
-_FOLDER = Path(__file__).parent
-
 
 class _OfTwoLayers(Theory):
     network = TwoLayer
@@ -34,7 +32,6 @@ class _OfTwoLayers(Theory):
 
 
 class _Online(_OfTwoLayers):
-    exactness = "exact as N → ∞"
     understands = (
         "network",
         "data.noise",
@@ -54,31 +51,22 @@ class _Online(_OfTwoLayers):
 
 
 @register
-class TwoLayerOnStream(_Online):
-    name = "two_layer/stream"
+class TwoLayerOnStream(_Online, facts=FACTS["two_layer/stream"]):
     supply = Stream
     understands = (*_Online.understands, "data.batch")
-    summary = "order-parameter equations of online SGD"
-    reference = "Saad & Solla 1995; Goldt et al. 2019; Carrasco-Davis & Grant 2025"
     simulators = (SGD, OverlapChain)
-    template = _FOLDER / "online" / "stream.toml"
     demo_seeds = 10
 
 
 @register
-class TwoLayerOnPopulation(_Online):
-    name = "two_layer/population"
+class TwoLayerOnPopulation(_Online, facts=FACTS["two_layer/population"]):
     supply = Population
-    summary = "order-parameter equations of gradient flow"
-    reference = "Saad & Solla 1995; Goldt et al. 2019"
     simulators = (PopulationDescent,)
-    template = _FOLDER / "online" / "population.toml"
     demo_seeds = 2
 
 
 @register
-class TwoLayerOnDataset(_OfTwoLayers):
-    name = "two_layer/dataset"
+class TwoLayerOnDataset(_OfTwoLayers, facts=FACTS["two_layer/dataset"]):
     supply = Dataset
     understands = (
         "network.readout",
@@ -89,12 +77,8 @@ class TwoLayerOnDataset(_OfTwoLayers):
         "training.steps",
         "training.weight_decay",
     )
-    summary = "full-batch descent on a reused dataset; grokking"
-    exactness = "exact as D → ∞"
-    reference = "Asymptotic dynamics for delayed feature learning, HiLD workshop 2024"
     methods = (CausalSampling, FixedPoint)
     simulators = (FullBatch,)
-    template = _FOLDER / "reused" / "dataset.toml"
     demo_size = 1000
     demo_seeds = 6
     size_symbol = "D"

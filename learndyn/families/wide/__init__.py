@@ -5,5 +5,3 @@ for one hidden layer (`equations/particles.py`), sampled layers for deep ones (`
 (`gradient_flow.py`) and approximations (`equations/approximations.py`, `equations/alternating.py`). A problem becomes
 arrays in `problem_arrays.py` and `loss.py`; finite networks are in `finite.py`.
 """
-
-from learndyn.families.wide import theories as theories

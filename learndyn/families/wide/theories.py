@@ -1,12 +1,11 @@
 """The theory of wide networks: which problems it is for, and where its methods are."""
 
-from pathlib import Path
-
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
 from learndyn.families.wide import solve
+from learndyn.families.wide.facts import FACTS
 from learndyn.families.wide.finite import WideDescent
 from learndyn.families.wide.network import Wide
 from learndyn.families.wide.observables import TABLE
@@ -16,8 +15,7 @@ from learndyn.problem.training import GradientDescent
 
 
 @register
-class WideOnPoints(Theory):
-    name = "wide/points"
+class WideOnPoints(Theory, facts=FACTS["wide/points"]):
     network = Wide
     task = Points
     supply = Points
@@ -33,9 +31,6 @@ class WideOnPoints(Theory):
         "training.loss",
         "training.criterion",
     )
-    summary = "how kernels move in infinitely wide networks on given points"
-    exactness = "exact as N → ∞"
-    reference = "Bordelon & Pehlevan 2022"
     table = TABLE
     methods = (
         solve.Particles,
@@ -48,7 +43,6 @@ class WideOnPoints(Theory):
         solve.AlternatingIteration,
     )
     simulators = (WideDescent,)
-    template = Path(__file__).parent / "points.toml"
     demo_size = 1000
     demo_seeds = 6
     time_words = "time t (gradient flow)"

@@ -1,0 +1,183 @@
+"""The public names, for Python (see `__init__.py`), editors and type checkers."""
+
+from learndyn.analyses.alignment import alignment
+from learndyn.analyses.exponents import local_exponent
+from learndyn.analyses.grokking import grokking_delay
+from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate, rates_over
+from learndyn.core.compare import Comparison, compare
+from learndyn.core.run import Run, start
+from learndyn.core.simulate import simulate
+from learndyn.core.solution import Solution, load
+from learndyn.core.solve import solve, trace
+from learndyn.core.theory import Theory, register, theories
+from learndyn.errors import (
+    CannotCompare,
+    FileError,
+    Interrupted,
+    LearndynError,
+    NotConverged,
+    NotEnoughMemory,
+    NoTheory,
+    ProblemError,
+)
+from learndyn.families.deep_linear.ensemble_loss import ensemble_loss
+from learndyn.families.deep_linear.finite import Descent
+from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.families.deep_linear.solve import Innovation, LayerNodes, Rows
+from learndyn.families.neural_ode.fields import CustomField, FormulaField, PolynomialField
+from learndyn.families.neural_ode.finite.descent import AdjointDescent
+from learndyn.families.neural_ode.inference import StationaryFlow, inference, stationary_flow
+from learndyn.families.neural_ode.network import NeuralODE
+from learndyn.families.neural_ode.recovery import Recovery, recovery
+from learndyn.families.neural_ode.solve import OverlapMap, TrainingMemory
+from learndyn.families.two_layer.network import TwoLayer
+from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
+from learndyn.families.two_layer.online.solve import OrderParameterODE
+from learndyn.families.two_layer.reused.finite import FullBatch
+from learndyn.families.two_layer.reused.fixed_point import FixedPoint
+from learndyn.families.two_layer.reused.solve import CausalSampling
+from learndyn.families.wide.comparison import Approximations, approximations
+from learndyn.families.wide.finite import WideDescent
+from learndyn.families.wide.network import Wide
+from learndyn.families.wide.solve import (
+    AlternatingIteration,
+    GradientIndependence,
+    LinearInnovation,
+    LinearRows,
+    Particles,
+    Perturbative,
+    SampledLayers,
+    StaticKernel,
+)
+from learndyn.numerics.times import linear_times, log_times
+from learndyn.pictures.plotting import plot
+from learndyn.pictures.sweeps import plot_sweep
+from learndyn.problem.activations import (
+    Activation,
+    Custom,
+    Erf,
+    Formula,
+    Linear,
+    Polynomial,
+    Relu,
+    activation,
+)
+from learndyn.problem.points import Points
+from learndyn.problem.problem import Problem
+from learndyn.problem.schedules import (
+    Constant,
+    ExponentialDecay,
+    PerStep,
+    Piecewise,
+    PowerDecay,
+    WarmUp,
+)
+from learndyn.problem.spectra import PowerLaw, Spectrum
+from learndyn.problem.supplies import Dataset, Population, Stream
+from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
+from learndyn.problem.training import GradientDescent
+from learndyn.sweeps import Sweep, load_sweep, sweep
+
+__version__: str
+
+__all__ = [
+    "SGD",
+    "Activation",
+    "AdjointDescent",
+    "AlternatingIteration",
+    "Approximations",
+    "BestRate",
+    "CannotCompare",
+    "CausalSampling",
+    "Comparison",
+    "Constant",
+    "Custom",
+    "CustomField",
+    "Dataset",
+    "DeepLinear",
+    "Descent",
+    "Erf",
+    "ExponentialDecay",
+    "FileError",
+    "FixedPoint",
+    "Formula",
+    "FormulaField",
+    "FullBatch",
+    "GradientDescent",
+    "GradientIndependence",
+    "Innovation",
+    "Interrupted",
+    "LayerNodes",
+    "LearndynError",
+    "Linear",
+    "LinearInnovation",
+    "LinearMap",
+    "LinearRows",
+    "NeuralODE",
+    "NoTheory",
+    "NotConverged",
+    "NotEnoughMemory",
+    "Observations",
+    "OrderParameterODE",
+    "OverlapChain",
+    "OverlapMap",
+    "Particles",
+    "PerStep",
+    "Perturbative",
+    "Piecewise",
+    "Points",
+    "Polynomial",
+    "PolynomialField",
+    "Population",
+    "PopulationDescent",
+    "PowerDecay",
+    "PowerLaw",
+    "Problem",
+    "ProblemError",
+    "Recovery",
+    "Relu",
+    "Rows",
+    "Run",
+    "SampledLayers",
+    "ScaledSkip",
+    "Solution",
+    "Spectrum",
+    "StaticKernel",
+    "StationaryFlow",
+    "Stream",
+    "Sweep",
+    "Teacher",
+    "TeacherFlow",
+    "Theory",
+    "TrainingMemory",
+    "TwoLayer",
+    "WarmUp",
+    "Wide",
+    "WideDescent",
+    "activation",
+    "alignment",
+    "approximations",
+    "best_rate",
+    "compare",
+    "ensemble_loss",
+    "grokking_delay",
+    "inference",
+    "largest_stable_rate",
+    "linear_times",
+    "load",
+    "load_sweep",
+    "local_exponent",
+    "log_times",
+    "plot",
+    "plot_sweep",
+    "rates_over",
+    "recovery",
+    "register",
+    "simulate",
+    "solve",
+    "start",
+    "stationary_flow",
+    "sweep",
+    "theories",
+    "trace",
+]

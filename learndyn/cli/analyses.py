@@ -1,10 +1,13 @@
 """`learndyn rates` and `learndyn exponent`: numbers that one reads off learning curves."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import learndyn as ld
 from learndyn.cli.compute import value_of
 from learndyn.cli.console import remark, table
 from learndyn.cli.options import ProblemFile
@@ -57,10 +60,7 @@ def rates(
     The best rate has the smallest test loss at the end of training. A rate is stable if the
     training loss (the test loss if the theory has no training loss) ends no higher than it started.
     """
-    from learndyn.analyses.rates import best_rate, largest_stable_rate, rates_over
-    from learndyn.problem.problem import Problem
-
-    problem = Problem.from_toml(problem_file)
+    problem = ld.Problem.from_toml(problem_file)
     field, values = (None, []) if over is None else _field_and_values(over)
     if output is not None and field is None:
         raise ProblemError(
@@ -71,10 +71,10 @@ def rates(
     _check_files(csv, output)
     name = field.rpartition(".")[2] if field else "problem"
     if field is None:
-        best = best_rate(problem)
-        rows = [(problem_file.stem, *best, largest_stable_rate(problem))]
+        best = ld.best_rate(problem)
+        rows = [(problem_file.stem, *best, ld.largest_stable_rate(problem))]
     else:
-        data = rates_over(problem, field, values, progress=True)
+        data = ld.rates_over(problem, field, values, progress=True)
         columns = (data[key].values for key in ("best_rate", "best_loss", "largest_stable_rate"))
         rows = list(zip(values, *columns, strict=True))
         if output is not None:
@@ -118,13 +118,10 @@ def exponent(
     """
     import numpy as np
 
-    from learndyn.analyses.exponents import local_exponent
-    from learndyn.core.solution import load
-
     _check_files(csv, output)
-    solution = load(file)
+    solution = ld.load(file)
     axis = solution.axis
-    exponents = local_exponent(solution[observable], window=window, offset=offset)
+    exponents = ld.local_exponent(solution[observable], window=window, offset=offset)
     header = [axis, "exponent", "standard_error"]
     rows = list(zip(*(exponents[name].values for name in header), strict=True))
     known = [row for row in rows if np.isfinite(row[1])]
@@ -176,14 +173,14 @@ def _write_csv(path: Path | None, header: list[str], rows: list[tuple]) -> None:
     remark(f"table written to {path}")
 
 
-def _save(figure: "Picture", path: Path) -> None:
+def _save(figure: Picture, path: Path) -> None:
     from learndyn.pictures.plotting import save_figure
 
     save_figure(figure, path)
     remark(f"picture written to {path}")
 
 
-def _rates_figure(data: "xr.Dataset", name: str) -> "Picture":
+def _rates_figure(data: xr.Dataset, name: str) -> Picture:
     """The best and the largest stable rate against the field."""
     import numpy as np
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
@@ -225,7 +222,7 @@ def _rates_figure(data: "xr.Dataset", name: str) -> "Picture":
     return figure
 
 
-def _exponent_figure(data: "xr.Dataset", axis: str) -> "Picture":
+def _exponent_figure(data: xr.Dataset, axis: str) -> Picture:
     """The exponent over time, in a band of its uncertainty."""
     from learndyn.pictures.plotting import COLOURS, PANEL, Picture
 
@@ -243,7 +240,7 @@ def _exponent_figure(data: "xr.Dataset", axis: str) -> "Picture":
     return figure
 
 
-def _finish(panel: "Axes") -> None:
+def _finish(panel: Axes) -> None:
     """Grid and legend."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(alpha=0.25, lw=0.5)

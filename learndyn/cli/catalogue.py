@@ -8,7 +8,9 @@ import typer
 from learndyn.cli.console import entries, remark, say, table
 from learndyn.cli.options import Force
 from learndyn.cli.outputs import writable_file, write_text
+from learndyn.core.facts import known_facts
 from learndyn.errors import FileError, ProblemError, nearest
+from learndyn.files import writable_folder
 
 
 def new(
@@ -34,14 +36,12 @@ def new(
     force: Force = False,
 ) -> None:
     """Write a commented problem file to start from, or list the kinds there are."""
-    from learndyn.core.theory import theories
-
-    known = {theory.name: theory for theory in theories()}
+    known = {facts.name: facts for facts in known_facts()}
     if kind is None:
         table(
             "kinds of problem",
             ["kind", "what it is"],
-            [[t.name, t.summary] for t in known.values()],
+            [[facts.name, facts.summary] for facts in known.values()],
         )
         return
     if kind not in known:
@@ -57,12 +57,10 @@ def new(
 
 def theories() -> None:
     """List the theories: which network, on which data, by which training, and how exact."""
-    from learndyn.core.theory import theories as known
-
     columns = ["name", "what it is for", "what it computes", "exactness", "reference"]
     rows = [
-        [theory.name, theory.combination, theory.summary, theory.exactness, theory.reference]
-        for theory in known()
+        [facts.name, facts.combination, facts.summary, facts.exactness, facts.reference]
+        for facts in known_facts()
     ]
     table("theories", columns, rows)
 
@@ -82,7 +80,6 @@ def figures(
 ) -> None:
     """Make pictures of the papers anew, or list them."""
     from learndyn.core.progress import progress_bar
-    from learndyn.files import writable_folder
     from learndyn.papers.registry import figures as all_figures
     from learndyn.pictures.plotting import save_figure
 

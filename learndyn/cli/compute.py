@@ -1,5 +1,7 @@
 """`learndyn solve` and `learndyn simulate`: one half each of `learndyn run`."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import tomllib
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import learndyn as ld
 from learndyn.cli.console import remark, say
 from learndyn.cli.options import (
     Chosen,
@@ -27,8 +30,6 @@ from learndyn.errors import Interrupted, ProblemError, nearest
 if TYPE_CHECKING:
     import learndyn.core.method as core
     from learndyn.core.record import SaveAt as RecordedAt
-    from learndyn.core.solution import Solution
-    from learndyn.problem.problem import Problem
 
 
 def solve(
@@ -49,9 +50,7 @@ def solve(
     save_at: SaveAt = None,
 ) -> None:
     """Compute the learning curve in the limit of a large network, and save it."""
-    from learndyn.problem.problem import Problem
-
-    problem = Problem.from_toml(problem_file)
+    problem = ld.Problem.from_toml(problem_file)
     times = recording_times(save_at, problem)
     chosen = chosen_method(problem, times, method, option or [], rtol)
     say(repr(solve_into(writable_file(output), problem, chosen, times)))
@@ -81,9 +80,8 @@ def simulate(
     Ctrl-C ends the training early; the networks that were finished are saved.
     """
     from learndyn.core.theory import theory_for
-    from learndyn.problem.problem import Problem
 
-    problem = Problem.from_toml(problem_file)
+    problem = ld.Problem.from_toml(problem_file)
     chosen = method_of(theory_for(problem).simulators, method)
     times = recording_times(save_at, problem)
     path = writable_file(output)
@@ -99,12 +97,12 @@ def value_of(word: str) -> Any:
 
 
 def chosen_method(
-    problem: "Problem",
-    times: "RecordedAt",
+    problem: ld.Problem,
+    times: RecordedAt,
     word: str | None,
     options: list[str],
     rtol: float | None,
-) -> "core.Method | None":
+) -> core.Method | None:
     """The method that --method names, or the automatic one, with the fields that --option and --rtol give it.
 
     None if no option says anything about it.
@@ -118,7 +116,7 @@ def chosen_method(
     return method_with(type(usual), options, rtol) or named
 
 
-def method_with(cls: "type[Chosen]", options: list[str], rtol: float | None) -> "Chosen | None":
+def method_with(cls: type[Chosen], options: list[str], rtol: float | None) -> Chosen | None:
     """A method of this class with the fields that --option and --rtol give it; None if they give none."""
     known = [item.name for item in dataclasses.fields(cls)]
     values = {}
@@ -139,7 +137,7 @@ def method_with(cls: "type[Chosen]", options: list[str], rtol: float | None) -> 
     return _new_method(cls, values, values) if values else None
 
 
-def _new_method(cls: "type[Chosen]", values: dict[str, Any], options: dict[str, Any]) -> "Chosen":
+def _new_method(cls: type[Chosen], values: dict[str, Any], options: dict[str, Any]) -> Chosen:
     """A method with these fields; an error in a field that an option set names the option."""
     try:
         return cls(**values)
@@ -152,14 +150,12 @@ def _new_method(cls: "type[Chosen]", values: dict[str, Any], options: dict[str, 
 
 def solve_into(
     path: Path,
-    problem: "Problem",
-    method: "core.Method | None" = None,
-    save_at: "RecordedAt" = None,
-) -> "Solution":
+    problem: ld.Problem,
+    method: core.Method | None = None,
+    save_at: RecordedAt = None,
+) -> ld.Solution:
     """Solve and save; returns the solution."""
-    from learndyn.core.solve import solve as solution_of
-
-    theory = solution_of(problem, method, save_at=save_at, progress=True)
+    theory = ld.solve(problem, method, save_at=save_at, progress=True)
     theory.save(path)
     remark(f"theory solved in {theory.evidence['wall_time']:.3g} s, saved in {path}")
     return theory
@@ -167,18 +163,16 @@ def solve_into(
 
 def simulate_into(
     path: Path,
-    problem: "Problem",
+    problem: ld.Problem,
     size: int,
     seeds: int,
     first_seed: int = 0,
-    method: "core.Simulator | None" = None,
-    save_at: "RecordedAt" = None,
-) -> "Solution":
+    method: core.Simulator | None = None,
+    save_at: RecordedAt = None,
+) -> ld.Solution:
     """Simulate and save; if interrupted, save the networks that were finished and say how many."""
-    from learndyn.core.simulate import simulate as runs_of
-
     try:
-        runs = runs_of(
+        runs = ld.simulate(
             problem,
             size,
             seeds,

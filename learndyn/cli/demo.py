@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import learndyn as ld
 from learndyn.cli.console import remark, say
 from learndyn.cli.failures import DISAGREE, INTERRUPTED, explain, report
 from learndyn.cli.outputs import writable_file, write_text
+from learndyn.cli.pictures import pictures
 
 if TYPE_CHECKING:
-    from learndyn.core.theory import Theory
     from learndyn.report import Chapter
 
 STYLES = {"agrees": "green", "differs": "bold red", "failed": "bold red"}
@@ -29,12 +30,11 @@ def demo(
     It takes about two minutes on two cores. A theory that fails is shown as failed; the others still
     run, and the report is still written.
     """
-    from learndyn.core.theory import theories
     from learndyn.report import html_report
 
     writable_file(output)
     chapters, worst = [], 0
-    for theory in theories():
+    for theory in ld.theories():
         chapter, code = _chapter(theory, debug=context.find_root().params["debug"])
         chapters.append(chapter)
         worst = max(worst, code)
@@ -47,25 +47,20 @@ def demo(
         raise typer.Exit(worst)
 
 
-def _chapter(theory: Theory, debug: bool) -> tuple[Chapter, int]:
+def _chapter(theory: ld.Theory, debug: bool) -> tuple[Chapter, int]:
     """The chapter of one theory, with the results that were reached before an error, and the exit code."""
-    from learndyn.cli.pictures import pictures
-    from learndyn.core.compare import compare
-    from learndyn.core.simulate import simulate
-    from learndyn.core.solve import solve
-    from learndyn.problem.problem import Problem
     from learndyn.report import Chapter
 
     text = ""
     results: dict[str, Any] = {}
     try:
         text = theory.template.read_text(encoding="utf-8")
-        problem = Problem.from_text(text, theory.template.name)
+        problem = ld.Problem.from_text(text, theory.template.name)
         size, seeds = theory.demo_size, theory.demo_seeds
         remark(f"{theory.name}: solving, then training {seeds} networks of size {size}")
-        solution = results["solution"] = solve(problem, progress=True)
-        runs = results["runs"] = simulate(problem, size, seeds, progress=True)
-        comparison = results["comparison"] = compare(solution, runs)
+        solution = results["solution"] = ld.solve(problem, progress=True)
+        runs = results["runs"] = ld.simulate(problem, size, seeds, progress=True)
+        comparison = results["comparison"] = ld.compare(solution, runs)
         results["pictures"] = tuple(pictures(solution, runs, comparison).values())
         code = 0 if comparison.agrees else DISAGREE
     except (Exception, KeyboardInterrupt) as error:

@@ -1,15 +1,16 @@
 """The options that say how a picture of a sweep looks."""
 
+from __future__ import annotations
+
 import re
 from typing import TYPE_CHECKING, Any
 
+import learndyn as ld
 from learndyn.cli.compute import value_of
 from learndyn.errors import ProblemError, nearest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from learndyn.sweeps import Sweep
 
 
 def look_of(
@@ -55,12 +56,10 @@ def check_look(look: dict[str, Any], names: list[str]) -> None:
             raise ProblemError(f"--{key}", look[key], allowed)
 
 
-def picture_of(sweep: "Sweep", observables: list[str] | None, look: dict[str, Any]) -> "Figure":
+def picture_of(sweep: ld.Sweep, observables: list[str] | None, look: dict[str, Any]) -> Figure:
     """The picture of a sweep; an error names the option."""
-    from learndyn.pictures.sweeps import plot_sweep
-
     try:
-        return plot_sweep(sweep, (observables or ["test_loss"])[0], **look)
+        return ld.plot_sweep(sweep, (observables or ["test_loss"])[0], **look)
     except ProblemError as error:
         # Its advice is written for Python.
         field = re.sub(r"select\['([^']*)'\]", r"select \1", error.field)

@@ -1,17 +1,19 @@
 """Arguments and options that several commands share, and what they mean."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+import learndyn as ld
 from learndyn.errors import ProblemError, nearest
 
 if TYPE_CHECKING:
     import numpy as np
 
     from learndyn.problem.part import Part
-    from learndyn.problem.problem import Problem
 
 Chosen = TypeVar("Chosen", bound="Part")
 
@@ -121,7 +123,7 @@ Select = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
-def recording_times(save_at: str | None, problem: "Problem") -> "np.ndarray | None":
+def recording_times(save_at: str | None, problem: ld.Problem) -> np.ndarray | None:
     """The times or steps that --save-at names for this problem; None for the usual ones."""
     if save_at is None:
         return None
@@ -155,7 +157,7 @@ Options = Annotated[
 ]
 
 
-def method_of(kinds: "tuple[type[Chosen], ...]", word: str | None) -> "Chosen | None":
+def method_of(kinds: tuple[type[Chosen], ...], word: str | None) -> Chosen | None:
     """The method whose kind is `word`; None for the usual one."""
     if word is None:
         return None

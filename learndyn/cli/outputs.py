@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from learndyn.errors import FileError
+from learndyn.files import writable_folder, write_atomically
 
 
 def writable_file(path: Path, endings: tuple[str, ...] = ()) -> Path:
     """Refuse a file that could not be written in the end, before long work starts."""
-    from learndyn.files import writable_folder
-
     if endings and path.suffix.lower() not in endings:
         raise FileError(f"cannot write {path}: its name must end in {', '.join(endings)}")
     if path.is_dir():
@@ -19,7 +18,6 @@ def writable_file(path: Path, endings: tuple[str, ...] = ()) -> Path:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
-    from learndyn.files import write_atomically
 
     def write(temporary: Path) -> None:
         temporary.write_text(text, encoding="utf-8")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import learndyn as ld
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from learndyn.core.compare import Comparison
-    from learndyn.core.solution import Solution
 
 PICTURES = ("curve", "deviations", "order_parameters", "two_times")
 """The names of the pictures; not every theory has all of them."""
@@ -17,13 +16,13 @@ MOST_CURVES = 100
 
 
 def pictures(
-    theory: Solution, runs: Solution, comparison: Comparison
+    theory: ld.Solution, runs: ld.Solution, comparison: ld.Comparison
 ) -> dict[str, tuple[str, Figure]]:
     """Captions and figures by name, of those `PICTURES` that the theory has."""
-    from learndyn.pictures.plotting import agreement_panel, plot
+    from learndyn.pictures.plotting import agreement_panel
     from learndyn.pictures.two_times import has_two_times
 
-    figures = {"curve": ("The learning curve.", plot(theory, runs))}
+    figures = {"curve": ("The learning curve.", ld.plot(theory, runs))}
     # Deviations are measured in standard errors, which runs without any spread do not have.
     if bool((comparison.table["looks"].to_numpy() > 0).any()):
         caption = "Mean of the runs minus theory, in standard errors."
@@ -41,17 +40,17 @@ def pictures(
         caption = "The other observables" + (
             f", except {', '.join(left_out)}." if left_out else "."
         )
-        figures["order_parameters"] = (caption, plot(theory, runs, observables=curves))
+        figures["order_parameters"] = (caption, ld.plot(theory, runs, observables=curves))
     if maps:
         caption = (
             f"Functions of two {theory.axis}s, and how far the runs deviate from them if the runs measure them. "
             "Of a function with many components, a few are shown."
         )
-        figures["two_times"] = (caption, plot(theory, runs, observables=maps))
+        figures["two_times"] = (caption, ld.plot(theory, runs, observables=maps))
     return figures
 
 
-def _moving(theory: Solution) -> list[str]:
+def _moving(theory: ld.Solution) -> list[str]:
     """The observables that change in the course of training."""
     axis = theory.axis
     arrays = [theory[name] for name in theory.observables if axis in theory[name].dims]

@@ -1,10 +1,13 @@
 """`learndyn compare` and `learndyn plot`: what to do with saved results."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import learndyn as ld
 from learndyn.cli.console import remark, say
 from learndyn.cli.failures import DISAGREE
 from learndyn.cli.looks import check_look, look_of, picture_of, refuse_look
@@ -33,12 +36,9 @@ def compare(
     finite_size: FiniteSize = 1.0,
 ) -> None:
     """Test whether saved runs agree with a saved theory, observable by observable."""
-    from learndyn.core.compare import compare as comparison_of
-    from learndyn.core.solution import load
-
     if csv is not None:
         writable_file(csv)
-    comparison = comparison_of(load(theory), load(runs), level=level, finite_size=finite_size)
+    comparison = ld.compare(ld.load(theory), ld.load(runs), level=level, finite_size=finite_size)
     if csv is not None:
         write_text(csv, comparison.table.to_csv())
         remark(f"table written to {csv}")
@@ -81,9 +81,7 @@ def plot(
     The options --kind, --x, --colour, --at and --select are for sweeps, of which one observable
     is drawn.
     """
-    from learndyn.core.solution import load
     from learndyn.pictures.plotting import ENDINGS, save_figure
-    from learndyn.pictures.plotting import plot as picture_of
 
     writable_file(output, tuple(f".{ending}" for ending in ENDINGS))
     look = look_of(kind, x, colour, at, select)
@@ -92,10 +90,10 @@ def plot(
         say(str(output))
         return
     refuse_look(look, "is for a saved sweep only")
-    solutions = [load(path) for path in files]
+    solutions = [ld.load(path) for path in files]
     # Theories first, so that their line leads the legend.
     solutions.sort(key=lambda solution: solution.is_simulation)
-    save_figure(picture_of(*solutions, observables=observable or None), output)
+    save_figure(ld.plot(*solutions, observables=observable or None), output)
     say(str(output))
 
 
@@ -106,14 +104,12 @@ def is_sweep(path: Path) -> bool:
     return is_of_kind(path, "sweep")
 
 
-def _sweep_picture(files: list[Path], observables: list[str], look: dict[str, Any]) -> "Figure":
+def _sweep_picture(files: list[Path], observables: list[str], look: dict[str, Any]) -> Figure:
     """The picture of a saved sweep."""
-    from learndyn.sweeps import load_sweep
-
     if len(files) > 1:
         raise FileError(f"{files[0]} is a sweep, which is drawn alone; leave out {files[1]}")
     if len(observables) > 1:
         raise ProblemError("--observable", observables[1], "must be given once for a sweep")
-    sweep = load_sweep(files[0])
+    sweep = ld.load_sweep(files[0])
     check_look(look, sweep.axes)
     return picture_of(sweep, observables, look)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import learndyn as ld
 from learndyn.cli.compute import simulate_into, solve_into
 from learndyn.cli.console import remark, say
 from learndyn.cli.failures import DISAGREE
@@ -21,12 +22,9 @@ from learndyn.cli.options import (
     recording_times,
 )
 from learndyn.cli.outputs import write_text
-from learndyn.cli.pictures import PICTURES
+from learndyn.cli.pictures import PICTURES, pictures
 from learndyn.errors import ProblemError
-
-if TYPE_CHECKING:
-    from learndyn.core.compare import Comparison
-    from learndyn.core.solution import Solution
+from learndyn.files import writable_folder
 
 DERIVED = ("comparison.csv", "comparison.txt", *(f"{name}.png" for name in PICTURES))
 """The files that are derived from theory and runs."""
@@ -57,11 +55,7 @@ def run(
     (the agreement of each observable), and the pictures curve.png, deviations.png,
     order_parameters.png and two_times.png (maps of functions of two times, if the theory has any).
     """
-    from learndyn.core.compare import compare
-    from learndyn.files import writable_folder
-    from learndyn.problem.problem import Problem
-
-    problem = Problem.from_toml(problem_file)
+    problem = ld.Problem.from_toml(problem_file)
     if seeds < 2:
         allowed = (
             "must be at least 2, for an error bar; to train one network, use `learndyn simulate`"
@@ -74,7 +68,7 @@ def run(
         # Files derived from an earlier theory must not stand beside this one.
         (folder / name).unlink(missing_ok=True)
     runs = simulate_into(folder / "runs.nc", problem, size, seeds, first_seed, save_at=times)
-    comparison = compare(theory, runs, level=level, finite_size=finite_size)
+    comparison = ld.compare(theory, runs, level=level, finite_size=finite_size)
     write_results(folder, theory, runs, comparison)
     remark(f"table and pictures are in {folder}")
     say(str(comparison))
@@ -82,9 +76,10 @@ def run(
         raise typer.Exit(DISAGREE)
 
 
-def write_results(folder: Path, theory: Solution, runs: Solution, comparison: Comparison) -> None:
+def write_results(
+    folder: Path, theory: ld.Solution, runs: ld.Solution, comparison: ld.Comparison
+) -> None:
     """Write the comparison as text and as a table, and the pictures."""
-    from learndyn.cli.pictures import pictures
     from learndyn.pictures.plotting import save_figure
 
     write_text(folder / "comparison.csv", comparison.table.to_csv())

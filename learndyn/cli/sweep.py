@@ -1,11 +1,14 @@
 """`learndyn sweep`: a problem for all combinations of values of some of its fields."""
 
+from __future__ import annotations
+
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import learndyn as ld
 from learndyn.cli.compute import chosen_method
 from learndyn.cli.console import remark, say
 from learndyn.cli.failures import GAVE_UP
@@ -29,8 +32,6 @@ from learndyn.errors import ProblemError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from learndyn.sweeps import Sweep
 
 SOME_FAILED = 1
 SHOWN = 5
@@ -125,10 +126,8 @@ def sweep(
     saved sweep.
     """
     from learndyn.pictures.plotting import save_figure
-    from learndyn.problem.problem import Problem
-    from learndyn.sweeps import sweep as sweep_of
 
-    problem = Problem.from_toml(problem_file)
+    problem = ld.Problem.from_toml(problem_file)
     fields = fields_and_values(over)
     _check_simulation(simulate, seeds, no_solve)
     look = look_of(kind, x, colour, at, select)
@@ -141,7 +140,7 @@ def sweep(
         raise ProblemError("--store", str(store), "must be another path than the output")
     runs = {"size": simulate, "seeds": seeds or 4, "first_seed": first_seed}
     try:
-        swept = sweep_of(
+        swept = ld.sweep(
             problem,
             fields,
             solve=not no_solve,
@@ -200,7 +199,7 @@ def _check_simulation(simulate: int | None, seeds: int | None, no_solve: bool) -
             raise ProblemError(name, value, "must be a whole number of at least 1")
 
 
-def _summary(swept: "Sweep", failures: "pd.DataFrame") -> str:
+def _summary(swept: ld.Sweep, failures: pd.DataFrame) -> str:
     """What was computed, reused and lost, with the first errors."""
     shape = " × ".join(f"{axis} ({swept.data.sizes[axis]})" for axis in swept.axes)
     points = math.prod(swept.data.sizes[axis] for axis in swept.axes)

@@ -4,6 +4,7 @@ from learndyn.analyses.alignment import alignment
 from learndyn.analyses.exponents import local_exponent
 from learndyn.analyses.grokking import grokking_delay
 from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate, rates_over
+from learndyn.core.cite import cite
 from learndyn.core.compare import Comparison, compare
 from learndyn.core.run import Run, start
 from learndyn.core.simulate import simulate
@@ -158,6 +159,7 @@ __all__ = [
     "alignment",
     "approximations",
     "best_rate",
+    "cite",
     "compare",
     "ensemble_loss",
     "grokking_delay",

@@ -1,8 +1,8 @@
 """The command `learndyn`.
 
 Help comes quickly, because modules here import only what imports quickly: typer, rich, and modules of learndyn that
-need neither JAX nor NumPy. Names of `learndyn` itself (`ld.solve`) are imported when they are used. Whatever else a command
-computes or draws with is imported inside its functions.
+need neither JAX nor NumPy. Names of `learndyn` itself (`ld.solve`) are imported when they are used. Whatever else a
+command computes or draws with is imported inside its functions.
 """
 
 import io

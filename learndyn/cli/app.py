@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from learndyn.cli import analyses, catalogue, compute, demo, results, run, sweep
+from learndyn.cli import analyses, catalogue, cite, compute, demo, results, run, sweep
 from learndyn.cli.console import say
 from learndyn.cli.failures import GuardedGroup
 
@@ -140,6 +140,7 @@ _add(
     "exponent theory.nc",
     "exponent runs.nc --offset 0.09 --window 1 --csv exponent.csv -o exponent.png",
 )
+_add(_RESULTS, cite.cite, "cite theory.nc", "cite two_layer/stream")
 _CATALOGUE = "What there is"
 _add(_CATALOGUE, catalogue.theories)
 _add(_CATALOGUE, catalogue.figures, "figures", "figures primer-1 -o pictures", "figures all")

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,6 +21,9 @@ after the other (for methods that use all cores by themselves), or in processes.
 
 class Method(Part, abstract=True):
     """Base of the ways to solve a limit. A class carries out its own solution."""
+
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """The packages beside JAX to which it owes its numbers, by their names in `learndyn.bibliography.LIBRARIES`."""
 
     @abc.abstractmethod
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
@@ -78,6 +81,9 @@ class Ensemble:
 
 class Simulator(Part, abstract=True):
     """Base of the ways to train finite networks."""
+
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """The packages beside JAX to which it owes its numbers, by their names in `learndyn.bibliography.LIBRARIES`."""
 
     @abc.abstractmethod
     def ensemble(self, problem: Problem, size: int, record: Record) -> Ensemble:

@@ -22,6 +22,7 @@ COMMANDS = [
     "plot",
     "rates",
     "exponent",
+    "cite",
     "theories",
     "figures",
     "demo",

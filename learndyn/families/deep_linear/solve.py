@@ -47,6 +47,8 @@ class DeepLinearMethod(Method, abstract=True):
       solved a second time with a quarter of the bins, and the difference is the stated accuracy. Default: 64.
     """
 
+    libraries = ("numba",)
+
     bins: int = field(whole(2), default=64)
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:

@@ -209,6 +209,8 @@ class LinearTraining(Progressing):
 class LinearInnovation(WideMethod):
     """Linear networks over long runs, exactly, by the innovation basis; without responses."""
 
+    libraries = ("numba",)
+
     def start(self, problem: Problem, seed: int = 0) -> Progressing:
         if problem.training.time is not None:
             return super().start(problem, seed)

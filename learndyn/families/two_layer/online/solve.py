@@ -315,6 +315,8 @@ class OrderParameterODE(Method):
     - `replicates`: number of quadrature rules. 4 unless given.
     """
 
+    libraries = ("diffrax",)
+
     rtol: float = field(number(above=0), default=1e-9)
     atol: float = field(number(above=0), default=1e-12)
     max_steps: int = field(whole(1), default=1_000_000)

@@ -409,6 +409,8 @@ class FullBatch(TimeSteps, Simulator):
       units) for every recorded time; record few times. False unless given.
     """
 
+    libraries = ("numba",)
+
     responses: bool = field(boolean, default=False)
 
     def ensemble(self, problem: Problem, size: int, record: Record) -> Ensemble:

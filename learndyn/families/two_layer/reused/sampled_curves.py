@@ -55,6 +55,8 @@ class Sampling(TimeSteps, Method, abstract=True):
     - `batches`: independent batches, at least two. 8 unless given.
     """
 
+    libraries = ("numba",)
+
     samples: int = field(power_of_two, default=1024)
     batches: int = field(whole(2), default=8)
 

@@ -1,0 +1,168 @@
+"""What is imported when: light things without JAX, public names when they are used, theories when they are needed."""
+
+import ast
+import json
+import os
+import pickle
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import learndyn as ld
+from learndyn.core.facts import known_facts
+from learndyn.core.theory import theories
+
+ROOT = Path(ld.__file__).parents[1]
+STUB = ast.parse((ROOT / "learndyn" / "__init__.pyi").read_text(encoding="utf-8"))
+HEAVY = {
+    *("jax", "numba", "numpy", "scipy", "xarray", "pandas", "matplotlib", "equinox", "diffrax"),
+    *("netCDF4", "distributed", "PIL", "jinja2"),
+}
+
+
+def python(code: str, *arguments: str, folder: Path | None = None, path: tuple[Path, ...] = ()):
+    """What a new process prints."""
+    paths = os.pathsep.join(map(str, (ROOT, *path)))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+IMPORTED = (
+    "import json, sys; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+)
+COMMAND = f"""
+import learndyn.cli
+try:
+    learndyn.cli.main()
+except SystemExit as end:
+    assert not end.code
+{IMPORTED}
+"""
+
+
+def heavy_in(output: str) -> set[str]:
+    """The slow packages among those that a process says it imported, in its last line."""
+    return HEAVY & set(json.loads(output.splitlines()[-1]))
+
+
+def test_importing_the_library_imports_nothing_slow():
+    assert heavy_in(python(f"import learndyn; dir(learndyn); {IMPORTED}")) == set()
+
+
+COMMANDS = (
+    "new run solve simulate rates sweep compare plot exponent cite theories figures demo version"
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["version"],
+        ["theories"],
+        ["new"],
+        ["new", "two_layer/stream"],
+        ["cite", "two_layer/stream"],
+        *([command, "--help"] for command in COMMANDS.split()),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_computes_nothing_imports_nothing_slow(arguments, tmp_path):
+    assert heavy_in(python(COMMAND, *arguments, folder=tmp_path)) == set()
+
+
+def test_a_problem_is_reviewed_although_no_theory_was_imported_before():
+    code = """
+import learndyn as ld
+try:
+    ld.Problem(
+        ld.TwoLayer("erf", Q=[[0.25]], R=[[0.1]]),
+        ld.Stream(ld.Teacher.orthonormal("erf", 1)),
+        ld.GradientDescent(0.1, time=1.0, momentum=0.5),
+    )
+except ld.ProblemError as error:
+    print(error)
+"""
+    assert "training.momentum = 0.5: the theory two_layer/stream does not understand" in python(
+        code
+    )
+
+
+def test_kinds_are_known_although_no_theory_was_imported_before():
+    code = """
+from learndyn.problem.problem import Problem
+data = {"kind": "stream", "task": {"kind": "teacher.orthonormal", "activation": "erf", "hidden": 1}}
+network = {"kind": "two_layer", "activation": "erf", "Q": [[0.25]], "R": [[0.1]]}
+print(type(Problem(network, data, {"learning_rate": 0.1, "time": 1.0}).network).__name__)
+"""
+    assert python(code).strip() == "TwoLayer"
+
+
+def test_a_theory_that_is_registered_first_of_all_replaces_one_of_the_library():
+    code = """
+import learndyn as ld
+from tests.fakes import Bare
+instead = ld.register(type("Instead", (Bare,), {"name": "wide/points"}))
+print([theory for theory in ld.theories() if theory.name == "wide/points"] == [instead])
+"""
+    assert python(code).strip() == "True"
+
+
+def test_what_is_told_of_the_theories_without_importing_them_is_true():
+    code = """
+from learndyn.core.facts import known_facts
+told = known_facts()
+import sys; assert "learndyn.core.theory" not in sys.modules
+from learndyn.core.theory import theories
+print(told == [theory.facts for theory in theories()], len(told))
+"""
+    assert python(code).split() == ["True", str(len(theories()))]
+
+
+def test_the_command_lists_a_theory_of_another_package(tmp_path):
+    for name in ("own_theory.py", "own_theory.toml"):
+        (tmp_path / name).write_bytes((ROOT / "examples" / name).read_bytes())
+    package = tmp_path / "own_theory-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: own-theory\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[learndyn.theories]\nmine = own_theory\n")
+    listed = python("import learndyn.cli as c; c.main()", "theories", path=(tmp_path,))
+    for name in ("linear_unit/stream", *(facts.name for facts in known_facts())):
+        assert name in listed
+
+
+def test_the_stub_has_the_public_names_in_their_modules():
+    (exported,) = [
+        ast.literal_eval(node.value) for node in STUB.body if isinstance(node, ast.Assign)
+    ]
+    assert sorted(exported) == ld.__all__
+    for node in STUB.body:
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            assert alias.asname is None
+            assert getattr(ld, alias.name) is getattr(sys.modules[str(node.module)], alias.name)
+
+
+def test_public_names_are_listed_starred_and_explained():
+    assert {*ld.__all__, "__version__"} <= set(dir(ld))
+    names = {}
+    exec("from learndyn import *", names)
+    assert set(ld.__all__) <= names.keys()
+    assert "class Problem" in pydoc.render_doc(ld, renderer=pydoc.plaintext)
+    with pytest.raises(AttributeError, match="has no attribute 'slove'"):
+        ld.slove  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_part_is_pickled_and_read_by_a_process_that_has_imported_nothing():
+    task = pickle.dumps(ld.Teacher.orthonormal("erf", 2))
+    code = f"import pickle; print(pickle.loads({task!r}).hidden)"
+    assert python(code).strip() == "2"

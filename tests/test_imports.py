@@ -147,9 +147,11 @@ def test_the_stub_has_the_public_names_in_their_modules():
     ]
     assert sorted(exported) == ld.__all__
     for node in STUB.body:
-        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-            assert alias.asname is None
-            assert getattr(ld, alias.name) is getattr(sys.modules[str(node.module)], alias.name)
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                assert alias.asname is None
+                value = getattr(ld, alias.name)
+                assert value is getattr(sys.modules[str(node.module)], alias.name)
 
 
 def test_public_names_are_listed_starred_and_explained():
@@ -157,7 +159,7 @@ def test_public_names_are_listed_starred_and_explained():
     names = {}
     exec("from learndyn import *", names)
     assert set(ld.__all__) <= names.keys()
-    assert "class Problem" in pydoc.render_doc(ld, renderer=pydoc.plaintext)
+    assert "class Problem" in pydoc.plain(pydoc.render_doc(ld))
     with pytest.raises(AttributeError, match="has no attribute 'slove'"):
         ld.slove  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
 

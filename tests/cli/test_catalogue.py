@@ -1,14 +1,10 @@
 """`new`, `theories`, `figures`, `version` and the help."""
 
-import ast
 import importlib.metadata
-import sys
-from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
-import learndyn.cli
 from learndyn.core.theory import theories
 from learndyn.papers.registry import PaperFigure, registered_alone
 from learndyn.problem.problem import Problem
@@ -142,16 +138,3 @@ def test_every_option_is_explained(command, learndyn):
         words = line.strip("│ ").split()
         if words and words[0].startswith("--"):
             assert len(words) > 3, line
-
-
-def test_the_command_itself_imports_nothing_slow():
-    light = {*sys.stdlib_module_names, "typer", "rich"}
-    for path in Path(learndyn.cli.__path__[0]).glob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            names = [alias.name for alias in getattr(node, "names", [])]
-            modules = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
-            for module in modules:
-                ours = module == "learndyn.errors" or module.startswith("learndyn.cli")
-                assert ours or module.partition(".")[0] in light, f"{path.name} imports {module}"

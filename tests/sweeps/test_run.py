@@ -272,6 +272,12 @@ def test_processes_are_started_where_the_first_point_shows_that_it_pays(
     assert len(fake.computed) == 4
 
 
+def test_a_scheduler_without_dask_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ld.ProblemError, match=r"scheduler = 'local': .*learndyn\[cluster\]"):
+        ld.sweep(PROBLEM, RATES, scheduler="local")
+
+
 def test_a_scheduler_that_is_none_is_named():
     with pytest.raises(LearndynError, match="cannot reach the scheduler nowhere"):
         run_all([task(deep())], "nowhere", 1, lambda one, result: None)

@@ -1,5 +1,6 @@
 """Computing jobs: problems of one shape in one call give what each gives alone, and the ways to compute."""
 
+import sys
 import time
 from functools import partial
 from typing import Any
@@ -275,7 +276,7 @@ def test_processes_are_started_where_the_first_point_shows_that_it_pays(
 def test_a_scheduler_without_dask_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ld.ProblemError, match=r"scheduler = 'local': .*learndyn\[cluster\]"):
-        ld.sweep(PROBLEM, RATES, scheduler="local")
+        run_all([task(deep())], "local", 1, lambda one, result: None)
 
 
 def test_a_scheduler_that_is_none_is_named():

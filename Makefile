@@ -15,7 +15,7 @@ RESOLVE := .lock/bin/uv pip compile -q --upgrade --no-annotate --custom-compile-
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow test-oldest test-processors bench docs lint format lock clean
+.PHONY: help env demo test test-slow test-oldest test-processors bench docs lint format lock dist clean
 
 help: ## list the targets
 	@echo "make <target> [PYTHON=python3] [ARGS=...]; .venv is set up on first use"
@@ -69,8 +69,16 @@ lock: .lock/bin/uv ## resolve the newest and the oldest versions allowed into re
 	$(RESOLVE) --universal --python-version $(OLDEST) --group dev --group docs -o requirements/docs.txt
 	$(RESOLVE) --resolution lowest-direct --python-version $(OLDEST) --python-platform linux --group dev -o requirements/oldest.txt
 
+dist: .venv/.dev ## build the wheel and the source package into dist/, and check that the wheel installs
+	rm -rf dist .dist
+	$(BIN)/hatchling build
+	$(PYTHON) -m venv .dist
+	@.dist/bin/pip --disable-pip-version-check -qq install -c requirements/dev.txt dist/*.whl
+	.dist/bin/learndyn theories > /dev/null
+	rm -rf .dist
+
 clean: ## remove everything these targets make, .venv included
-	rm -rf .venv .venv-oldest .lock docs/_build demo-report.html dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .lock .dist docs/_build demo-report.html dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.dev: pyproject.toml requirements/dev.txt

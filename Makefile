@@ -10,10 +10,12 @@ KERNELS := Nehalem Haswell SkylakeX
 OWN_KERNEL := import numpy, threadpoolctl; print(threadpoolctl.threadpool_info()[0].get("architecture"))
 MULTIPLY := import numpy, scipy.linalg.blas as blas; a = numpy.ones((99, 99)); a @ a; blas.dgemm(1.0, a, a)
 
+RESOLVE := .lock/bin/uv pip compile -q --upgrade --no-annotate --custom-compile-command "make lock" --all-extras pyproject.toml
+
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow test-processors bench docs lint format lock clean
+.PHONY: help env demo test test-slow test-oldest test-processors bench docs lint format lock dist clean
 
 help: ## list the targets
 	@echo "make <target> [PYTHON=python3] [ARGS=...]; .venv is set up on first use"
@@ -29,6 +31,9 @@ test: .venv/.dev ## run the quick tests
 
 test-slow: .venv/.dev ## run the slow tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
+
+test-oldest: .venv-oldest/.dev ## run the quick tests with the oldest versions allowed, on the oldest Python allowed
+	.venv-oldest/bin/python -m pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
 
 test-processors: .venv/.dev ## run the tests of equality with the kernels of other processors
 	@own=$$($(BIN)/python -c '$(OWN_KERNEL)'); \
@@ -59,22 +64,21 @@ format: .venv/.dev ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock: ## resolve the newest versions into requirements/
-	@$(PYTHON) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(OLDEST)")' || \
-	  { echo "make lock needs Python $(OLDEST), the oldest supported, so that the pins suit newer ones too: make lock PYTHON=python$(OLDEST)" >&2; exit 1; }
-	rm -rf .lock
-	$(PYTHON) -m venv .lock
-	.lock/bin/pip install -qq --upgrade pip
-	.lock/bin/pip install -qq . --group dev
-	.lock/bin/pip freeze --exclude learndyn > .lock/dev.txt
-	.lock/bin/pip install -qq --group docs --constraint .lock/dev.txt
-	.lock/bin/pip freeze --exclude learndyn | grep -vxFf .lock/dev.txt > .lock/docs.txt
-	{ echo '# Runtime and development packages, written by `make lock`.'; cat .lock/dev.txt; } > requirements/dev.txt
-	{ echo '# Packages for the documentation, written by `make lock`.'; echo '-r dev.txt'; cat .lock/docs.txt; } > requirements/docs.txt
-	rm -rf .lock
+lock: .lock/bin/uv ## resolve the newest and the oldest versions allowed into requirements/
+	$(RESOLVE) --universal --python-version $(OLDEST) --group dev -o requirements/dev.txt
+	$(RESOLVE) --universal --python-version $(OLDEST) --group dev --group docs -o requirements/docs.txt
+	$(RESOLVE) --resolution lowest-direct --python-version $(OLDEST) --python-platform linux --group dev -o requirements/oldest.txt
+
+dist: .venv/.dev ## build the wheel and the source package into dist/, and check that the wheel installs
+	rm -rf dist .dist
+	$(BIN)/hatchling build
+	$(PYTHON) -m venv .dist
+	@.dist/bin/pip --disable-pip-version-check -qq install -c requirements/dev.txt dist/*.whl
+	.dist/bin/learndyn theories > /dev/null
+	rm -rf .dist
 
 clean: ## remove everything these targets make, .venv included
-	rm -rf .venv .lock docs/_build demo-report.html dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .lock .dist docs/_build demo-report.html dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.dev: pyproject.toml requirements/dev.txt
@@ -88,6 +92,16 @@ clean: ## remove everything these targets make, .venv included
 	@$(PIP) install -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
+
+.venv-oldest/.dev: pyproject.toml requirements/oldest.txt
+	python$(OLDEST) -m venv --clear .venv-oldest
+	@.venv-oldest/bin/python -m pip --disable-pip-version-check -qq install -r requirements/oldest.txt
+	@.venv-oldest/bin/python -m pip --disable-pip-version-check -qq install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.lock/bin/uv:
+	$(PYTHON) -m venv .lock
+	@.lock/bin/pip --disable-pip-version-check -qq install uv
 
 .venv/.docs: .venv/.dev requirements/docs.txt
 	@$(PIP) install -r requirements/docs.txt

@@ -62,7 +62,7 @@ def gradient(steps: int) -> None:
     def final(rates):
         return ld.trace(problem(steps, rate=ld.PerStep(rates)))["test_loss"][-1]
 
-    with jax.enable_x64(True):
+    with ld.float64():
         rates = jnp.full(steps, 0.02)
         slope, value = jax.jit(jax.grad(final)), jax.jit(final)
         jax.block_until_ready((slope(rates), value(rates)))

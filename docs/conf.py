@@ -1,4 +1,4 @@
-"""Sphinx configuration: MyST pages, the furo theme, formulas by MathJax."""
+"""Sphinx configuration: MyST pages, the furo theme, formulas by a copy of MathJax that needs no network."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ author = "The learndyn authors"
 copyright = f"2026, {author}"
 version = release = installed_version("learndyn")
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx-mathjax-offline"]
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

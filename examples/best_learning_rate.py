@@ -17,7 +17,7 @@ def final_error(learning_rate):
 
 
 if __name__ == "__main__":
-    with jax.enable_x64(True):
+    with ld.float64():
         both = jax.jit(jax.value_and_grad(final_error))
         best = brentq(lambda rate: float(both(rate)[1]), 0.05, 1.0)
         error, slope = both(best)

@@ -37,7 +37,7 @@ def best_schedule(start: float) -> tuple[np.ndarray, float]:
     def final(log_rates):
         return ld.trace(problem(ld.PerStep(jnp.exp(log_rates))))["test_loss"][-1]
 
-    with jax.enable_x64(True):
+    with ld.float64():
         value_and_slope = jax.jit(jax.value_and_grad(final))
 
         def objective(log_rates):

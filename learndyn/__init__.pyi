@@ -50,6 +50,7 @@ from learndyn.families.wide.solve import (
     SampledLayers,
     StaticKernel,
 )
+from learndyn.numerics.precision import float64
 from learndyn.numerics.times import linear_times, log_times
 from learndyn.pictures.plotting import plot
 from learndyn.pictures.sweeps import plot_sweep
@@ -162,6 +163,7 @@ __all__ = [
     "cite",
     "compare",
     "ensemble_loss",
+    "float64",
     "grokking_delay",
     "inference",
     "largest_stable_rate",

@@ -4,8 +4,8 @@ import sys
 import traceback
 from typing import Any
 
+from typer import Abort, Exit
 from typer.core import TyperGroup
-from typer.exceptions import Abort, Exit, TyperException
 
 from learndyn.cli.console import complain
 from learndyn.errors import Interrupted, LearndynError, NotConverged
@@ -53,12 +53,14 @@ class GuardedGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (TyperException, Exit, Abort):
+        except (Exit, Abort):
             raise
         except BrokenPipeError:
             # The reader of the pipe has seen enough; Typer ends quietly.
             raise
         except (Exception, KeyboardInterrupt) as error:
+            if _about_usage(error):
+                raise
             raise Exit(report(error, debug=ctx.params["debug"])) from error
 
     def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
@@ -66,13 +68,21 @@ class GuardedGroup(TyperGroup):
             return super().main(*args, standalone_mode=False, **options)
         try:
             code = super().main(*args, standalone_mode=False, **options)
-        except TyperException as error:
-            code = error.exit_code
-            if text := error.format_message():
-                context = getattr(error, "ctx", None)
+        except Exception as error:
+            if not _about_usage(error):
+                raise
+            usage: Any = error
+            code = usage.exit_code
+            if text := usage.format_message():
+                context = getattr(usage, "ctx", None)
                 hint = f"\nTry: {context.command_path} --help" if context else ""
                 complain(f"error: {text}{hint}")
         sys.exit(code)
+
+
+def _about_usage(error: Any) -> bool:
+    """Whether Typer raised it for wrong usage; the base class of these errors moves from release to release."""
+    return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
 def _out_of_memory(error: BaseException) -> bool:

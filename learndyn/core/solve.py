@@ -88,13 +88,13 @@ def trace(
     """The observables of `solve` as JAX arrays, by a pure function of the numbers in the problem.
 
     For `jax.grad`, `jax.jit` and `jax.vmap`: build the problem inside the function that is transformed, with traced
-    numbers for its fields, and transform it inside `with jax.enable_x64(True):`. No evidence is gathered and divergence
+    numbers for its fields, and transform it inside `with ld.float64():`. No evidence is gathered and divergence
     is not caught.
     """
     if jnp.result_type(float) != jnp.float64 and any(map(traced, jax.tree.leaves(problem))):
         raise LearndynError(
             "derivatives of a learning curve need 64-bit numbers; wrap the call that transforms `trace` in "
-            "`with jax.enable_x64(True):`"
+            "`with ld.float64():`"
         )
     theory = theory_for(problem)
     record = Record.of(problem.training, save_at)

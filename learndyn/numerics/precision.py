@@ -1,5 +1,7 @@
 """Double precision inside the library, without touching the caller's JAX settings."""
 
+import importlib
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -7,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def float64():
-    """A context in which JAX makes 64-bit arrays: `with float64(): ...`."""
-    return jax.enable_x64(True)
+def float64() -> AbstractContextManager[object]:
+    """A context in which JAX makes 64-bit arrays: `with ld.float64(): ...`. The global setting is left alone."""
+    # Releases before JAX 0.8 have the switch in another place.
+    place = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
+    return place.enable_x64(True)
 
 
 def leaves_as_arrays(tree: Any) -> Any:

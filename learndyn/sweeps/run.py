@@ -5,9 +5,11 @@ threads, one at a time because each uses all cores, or processes. Dask runs proc
 """
 
 import contextlib
+import importlib.util
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +23,7 @@ from learndyn.core.storage import Point, Variables
 from learndyn.core.symmetry import with_symmetry
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads
-from learndyn.errors import LearndynError, UnknownObservable, nearest
+from learndyn.errors import LearndynError, ProblemError, UnknownObservable, nearest
 from learndyn.numerics.precision import float64
 from learndyn.sweeps.plan import Job
 
@@ -29,6 +31,8 @@ TOGETHER = 64
 """Problems of one shape that are solved in one call."""
 STARTING = 10.0
 """About how many seconds worker processes take to start and to compile."""
+CLUSTER = "pip install 'learndyn[cluster]'"
+"""How to get dask, which starts worker processes."""
 ONE_CORE = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "OMP_NUM_THREADS": "1",
@@ -224,14 +228,22 @@ def _in_processes(groups: list[list[Job]], cores: int, done: Done) -> None:
         done(job, compute(job))
         left = (len(groups) - number - 1) * (time.perf_counter() - start)
         if cores > 1 and left * (1 - 1 / cores) > STARTING:
+            if importlib.util.find_spec("distributed") is None:
+                if number == 0:
+                    warnings.warn(f"this sweep uses one core; {CLUSTER} to use all", stacklevel=2)
+                continue
             _on_dask(groups[number + 1 :], "local", cores, done)
             return
 
 
 def _on_dask(groups: list[list[Job]], scheduler: str, cores: int, done: Done) -> None:
     """Compute the groups on a dask cluster: one that is already running, or ("local") one started here."""
-    from distributed import Client, LocalCluster, as_completed
-
+    try:
+        from distributed import Client, LocalCluster, as_completed
+    except ImportError:
+        raise ProblemError(
+            "scheduler", scheduler, f"needs the package distributed: {CLUSTER}"
+        ) from None
     with contextlib.ExitStack() as stack:
         address: object = scheduler
         if scheduler == "local":

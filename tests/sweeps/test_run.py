@@ -1,5 +1,6 @@
 """Computing jobs: problems of one shape in one call give what each gives alone, and the ways to compute."""
 
+import sys
 import time
 from functools import partial
 from typing import Any
@@ -270,6 +271,12 @@ def test_processes_are_started_where_the_first_point_shows_that_it_pays(
     assert sorted(map(id, done)) == sorted(map(id, some))
     assert [id(one) for one in done[: 4 - sent]] == [id(one) for one in some[: 4 - sent]]
     assert len(fake.computed) == 4
+
+
+def test_a_scheduler_without_dask_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ld.ProblemError, match=r"scheduler = 'local': .*learndyn\[cluster\]"):
+        run_all([task(deep())], "local", 1, lambda one, result: None)
 
 
 def test_a_scheduler_that_is_none_is_named():

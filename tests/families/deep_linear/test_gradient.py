@@ -64,7 +64,7 @@ def final_loss(values, momentum=0.0, weight_decay=0.0, name="test_loss"):
 def test_gradient_with_respect_to_every_rate_of_a_schedule():
     """`jax.grad` against central differences, each of the twelve rates, plain and jitted."""
     values = np.linspace(0.15, 0.05, 12)
-    with jax.enable_x64(True):
+    with ld.float64():
         gradient = np.asarray(jax.grad(final_loss)(jnp.asarray(values)))
         jitted = np.asarray(jax.jit(jax.grad(final_loss))(jnp.asarray(values)))
         h = 1e-5
@@ -79,7 +79,7 @@ def test_gradient_with_respect_to_every_rate_of_a_schedule():
 @pytest.mark.parametrize("name", ["momentum", "weight_decay"])
 def test_gradient_with_respect_to_momentum_and_decay(name):
     values = np.full(12, 0.05)
-    with jax.enable_x64(True):
+    with ld.float64():
 
         def loss(x):
             return final_loss(values, **{name: x}, name="train_loss")
@@ -105,7 +105,7 @@ def test_derivative_with_respect_to_the_network_is_refused():
         )
         return ld.trace(problem)["test_loss"][-1]
 
-    with jax.enable_x64(True), pytest.raises(ld.ProblemError, match="training rule only"):
+    with ld.float64(), pytest.raises(ld.ProblemError, match="training rule only"):
         jax.grad(loss)(0.5)
 
 

@@ -344,7 +344,7 @@ def test_the_map_is_differentiable():
         traced = ld.trace(problem(epochs=2, steps=3, amplitudes=jnp.stack([a, 0.5 * a])))
         return traced["test_loss"][-1]
 
-    with jax.enable_x64(True):
+    with ld.float64():
         value = jax.jit(last)
         slope = jax.jit(jax.grad(last))(1.0)
         np.testing.assert_allclose(slope, (value(1.00001) - value(0.99999)) / 2e-5, rtol=1e-7)

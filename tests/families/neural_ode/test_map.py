@@ -175,7 +175,7 @@ def test_derivatives_of_the_curve():
         traced = ld.trace(problem(rate=given["learning_rate"], epochs=4, steps=3, **network))
         return traced["test_loss"][-1] + traced["C_theta"][3, 0, 1, 0]
 
-    with jax.enable_x64(True):
+    with ld.float64():
         value, slopes = jax.jit(jax.value_and_grad(last))(start)
         step, only_value = 1e-5, jax.jit(last)
         for name, at in start.items():

@@ -311,7 +311,7 @@ def test_gradient_without_64_bit_mode_is_refused_with_the_remedy():
         again = ld.Problem(made.network, made.data, ld.GradientDescent(rate, time=5.0))
         return ld.trace(again, save_at=[5.0])["test_loss"][-1]
 
-    with pytest.raises(ld.LearndynError, match="enable_x64"):
+    with pytest.raises(ld.LearndynError, match="float64"):
         jax.grad(final)(0.8)
 
 

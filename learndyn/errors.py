@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from learndyn.core.solution import Solution
 
 
+LONGEST_WORD = 80
+"""Longer words are cut before similar ones are looked for, which takes time."""
+
+
 class LearndynError(Exception):
     """An error whose text is meant for the user."""
 
@@ -60,13 +64,17 @@ class Interrupted(KeyboardInterrupt):
 
 def shown(value: object, length: int = 80) -> str:
     """`value` as one short line."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__} too long to show"  # a number of thousands of digits
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
     """The list of known words, after « did you mean …? » if one of them is close to `word`."""
     words = sorted(known)
-    match = difflib.get_close_matches(str(word), words, n=1, cutoff=0.5)
+    start = word[:LONGEST_WORD] if isinstance(word, str) else shown(word)
+    match = difflib.get_close_matches(start, words, n=1, cutoff=0.5)
     hint = f"did you mean {match[0]!r}? " if match else ""
     return f"{hint}known: {', '.join(words)}"

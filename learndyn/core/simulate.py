@@ -8,7 +8,6 @@ import numpy as np
 from learndyn.core.compilation import compile_clock
 from learndyn.core.curves import Curves, side_by_side
 from learndyn.core.evidence import versions
-from learndyn.core.memory import require_memory
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progress import progress_bar
 from learndyn.core.progressing import Diverged, Report, of_states
@@ -17,6 +16,7 @@ from learndyn.core.solution import Solution
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import Interrupted
+from learndyn.memory import require_memory
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import whole
 from learndyn.problem.problem import Problem

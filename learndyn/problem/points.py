@@ -6,14 +6,9 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
-from learndyn.problem.checks import array, exclusive, optional, semidefinite, whole
+from learndyn.problem.checks import array, exclusive, optional, room, semidefinite, whole
 from learndyn.problem.part import field
 from learndyn.problem.supplies import Supply
-
-
-def _one_or_two_axes(value: Any, name: str) -> np.ndarray:
-    """A list of numbers (one output) or a matrix with a column for each output."""
-    return array(2 if np.ndim(value) == 2 else 1)(value, name)
 
 
 class Points(Supply):
@@ -30,9 +25,9 @@ class Points(Supply):
     constructors = ("random",)
 
     inputs: Any = field(optional(array(2)), default=None)
-    targets: Any = field(optional(_one_or_two_axes), default=None)
+    targets: Any = field(optional(array(1, 2)), default=None)
     test_inputs: Any = field(optional(array(2)), default=None)
-    test_targets: Any = field(optional(_one_or_two_axes), default=None)
+    test_targets: Any = field(optional(array(1, 2)), default=None)
     gram: Any = field(optional(array(2)), default=None)
 
     def validate(self) -> None:
@@ -114,6 +109,8 @@ class Points(Supply):
         P, D = whole(1)(points, "Points.points"), whole(1)(dimension, "Points.dimension")
         C, Q = whole(1)(outputs, "Points.outputs"), whole(0)(test_points, "Points.test_points")
         rng = np.random.default_rng(whole(0)(seed, "Points.seed"))
+        count = "points" if P >= Q else "test_points"
+        room(f"Points.{count}", max(P, Q), P + Q, D + C)
         x = rng.standard_normal((P + Q, D))
         y = rng.choice([-1.0, 1.0], (P + Q, C))
         y = y[:, 0] if C == 1 else y

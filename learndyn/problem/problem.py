@@ -63,6 +63,8 @@ class Problem(Part):
         cls, values: dict, name: str = "problem", context: dict | None = None
     ) -> "Problem":
         """The problem that plain data (a parsed problem file) describes."""
+        if not isinstance(values, dict):
+            raise ProblemError(name, values, f"must have the tables {', '.join(SECTIONS)}")
         load_other_packages()  # they bring kinds of their own
         sections = {"data": Supply, "network": Network, "training": Training}
         for key in values:
@@ -84,8 +86,10 @@ class Problem(Part):
         """The problem that the text of a problem file describes. Nothing in a file is ever run."""
         try:
             values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ProblemError(name, "…", f"is not valid TOML: {error}") from error
+        except (ValueError, RecursionError) as error:
+            # Besides mistakes of syntax: numbers of thousands of digits, and lists within lists without end.
+            reason = "it is too deeply nested" if isinstance(error, RecursionError) else error
+            raise ProblemError(name, "…", f"is not valid TOML: {reason}") from error
         return cls.from_dict(values, name)
 
     def to_toml(self, path: str | Path) -> None:

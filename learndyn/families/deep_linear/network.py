@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.problem.checks import array, boolean, choice, number, optional, whole
+from learndyn.problem.checks import array, boolean, choice, is_list, number, optional, whole
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, field
@@ -17,9 +17,7 @@ from learndyn.problem.tasks import LinearMap
 
 def _width(value: Any, name: str) -> float | np.ndarray:
     """A positive number (inf is allowed), or one for each layer."""
-    if np.ndim(value) == 0:
-        return number(above=0, finite=False)(value, name)
-    return array(1, above=0)(value, name)
+    return (array(1, above=0) if is_list(value) else number(above=0, finite=False))(value, name)
 
 
 class ScaledSkip(Part):
@@ -40,7 +38,8 @@ def _skip(value: Any, name: str) -> float | ScaledSkip | None:
 
 def _depth(value: Any, name: str) -> float:
     """A whole number of hidden layers, or inf."""
-    return value if value == math.inf else whole(1)(value, name)
+    infinite = isinstance(value, float) and value == math.inf
+    return value if infinite else whole(1)(value, name)
 
 
 class DeepLinear(Network):
@@ -128,11 +127,11 @@ class DeepLinear(Network):
     def check(self, data: Supply) -> None:
         if not isinstance(data.task, LinearMap) or data.task.spectrum is None:
             return
-        for width in self.widths:
+        for width in np.ravel(self.width):
             if not math.isinf(width) and (width < 1 or width != round(width)):
                 allowed = "must be whole numbers of units (or inf) where the task has a spectrum"
                 raise ProblemError("network.width", self.width, allowed)
-        outputs = len(data.task.spectrum.arrays()[1])
+        outputs = data.task.spectrum.outputs
         if outputs != self.outputs:
             allowed = (
                 f"must be {outputs}, the number of outputs that the spectrum has coefficients for"

@@ -9,7 +9,16 @@ from numpy.typing import ArrayLike
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.activations import Activation, as_activation
-from learndyn.problem.checks import array, boolean, number, optional, semidefinite, whole
+from learndyn.problem.checks import (
+    array,
+    boolean,
+    negative_eigenvalue,
+    number,
+    optional,
+    room,
+    semidefinite,
+    whole,
+)
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import field, traced
@@ -84,8 +93,8 @@ class TwoLayer(Network):
         if any(map(traced, (self.Q, self.R, teacher.T))):
             return
         C = covariance(self.Q, self.R, teacher.T)
-        lowest = np.linalg.eigvalsh(C)[0]
-        if lowest < -1e-10 * np.abs(C).max():
+        lowest = negative_eigenvalue(C)
+        if lowest is not None:
             allowed = (
                 "no weights have these overlaps: the matrix [[Q, R], [Rᵀ, T]] must be positive semidefinite, "
                 f"and its smallest eigenvalue is {lowest:.3g}; make R smaller or Q larger"
@@ -143,6 +152,7 @@ class TwoLayer(Network):
             allowed = "give one of readout and readout_scale"
             raise ProblemError("TwoLayer.readout_scale", readout_scale, allowed)
         rng = np.random.default_rng(whole(0)(seed, "TwoLayer.seed"))
+        room("TwoLayer.size", N, K, N)
         W = scale * rng.standard_normal((K, N))
         if readout_scale is not None:
             readout_scale = number(minimum=0)(readout_scale, "TwoLayer.readout_scale")

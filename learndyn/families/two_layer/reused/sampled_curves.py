@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves, averaged
 from learndyn.core.divergence import diverged
-from learndyn.core.memory import require_memory
 from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
@@ -32,6 +31,7 @@ from learndyn.families.two_layer.student_teacher import (
     rule_of_test_loss,
     student_teacher,
 )
+from learndyn.memory import require_memory
 from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.checks import whole

@@ -7,8 +7,11 @@ import numpy as np
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.checks import array, exclusive, optional, room, semidefinite, whole
-from learndyn.problem.part import field
+from learndyn.problem.part import field, traced
 from learndyn.problem.supplies import Supply
+
+LARGEST_INPUT = 1e140
+"""The largest entry of an input: products of larger ones are too large for double precision."""
 
 
 class Points(Supply):
@@ -49,12 +52,22 @@ class Points(Supply):
         if self.test_inputs is not None and self.test_inputs.shape[1] != self.inputs.shape[1]:
             allowed = f"must have as many columns as inputs ({self.inputs.shape[1]})"
             raise ProblemError("Points.test_inputs", self.test_inputs, allowed)
+        for name in ("inputs", "test_inputs"):
+            if getattr(self, name) is not None:
+                self._check_size(name)
         if self.test_targets is not None:
             tested = self.total - self.trained
             shape = (tested, *self.targets.shape[1:])
             if self.test_targets.shape != shape:
                 allowed = f"must have the shape {shape}: a row for each test point, with as many outputs as targets"
                 raise ProblemError("Points.test_targets", self.test_targets, allowed)
+
+    def _check_size(self, name: str) -> None:
+        """Refuse inputs whose Gram matrix would be too large for double precision."""
+        inputs = getattr(self, name)
+        if not traced(inputs) and np.abs(inputs).max() > LARGEST_INPUT:
+            allowed = f"every entry must be at most {LARGEST_INPUT:g} in size"
+            raise ProblemError(f"Points.{name}", inputs.tolist(), allowed)
 
     def _check_gram(self) -> None:
         if self.gram.shape[0] != self.gram.shape[1] or len(self.gram) < len(self.targets):

@@ -311,6 +311,75 @@ def mutated(number: int) -> dict[str, Any]:
     return values
 
 
+def _quick() -> Iterator[dict[str, Any]]:
+    """Valid files that are solved and simulated in a moment, at least one for each theory."""
+    one = {"kind": "two_layer", "activation": "erf", "Q": [[0.3]], "R": [[0.1]], "readout": [1.0]}
+    master = {"kind": "teacher", "activation": "erf", "T": [[1.0]], "readout": [0.5]}
+    slow_down = {"kind": "piecewise", "times": [0.5], "values": [0.5, 0.1]}
+    for supply in ({"kind": "stream", "batch": 2, "noise": 0.1}, {"kind": "population"}):
+        data = supply | {"task": master}
+        trained = one | {"train_readout": True}
+        rates = {"learning_rate": slow_down, "readout_learning_rate": 0.1, "weight_decay": 0.01}
+        yield {"network": trained, "data": data, "training": TIMED | rates}
+        yield {"network": one | {"activation": "tanh"}, "data": data, "training": TIMED}
+    data = {"kind": "dataset", "ratio": 2.0, "noise": 0.1, "task": master}
+    yield {"network": one, "data": data, "training": STEPPED | {"weight_decay": 0.1}}
+    yield {"network": one, "data": data, "training": TIMED}
+    linear = {"kind": "deep_linear", "depth": 2, "width": [0.8, 0.5], "richness": 0.7}
+    residual = {"kind": "deep_linear", "depth": 3, "width": 0.8, "richness": 0.7, "skip": 0.5}
+    spectral = {"kind": "deep_linear", "depth": 1, "width": 4, "richness": 1.0}
+    rule = STEPPED | {"momentum": 0.5, "weight_decay": 0.01}
+    for supply, amount in (("dataset", "ratio"), ("stream", "batch_ratio"), ("population", "")):
+        data = {"kind": supply, "noise": 0.1, "task": {"kind": "linear_map"}}
+        data |= {amount: 1.2} if amount else {}
+        yield {"network": linear, "data": data, "training": rule}
+        yield {"network": residual, "data": data, "training": rule}
+    endless = residual | {"depth": math.inf, "skip": {"kind": "scaled_skip", "beta0": 1.0}}
+    yield {"network": endless, "data": data, "training": STEPPED}
+    for spectrum in SPECTRA[:2]:
+        data = {"kind": "dataset", "examples": 5, "noise": 0.1}
+        data |= {"task": {"kind": "linear_map", "spectrum": spectrum}}
+        yield {"network": spectral, "data": data, "training": rule}
+    wide = {"kind": "wide", "depth": 1, "activation": "tanh", "richness": 1.0}
+    points = {"kind": "points", "inputs": [[0.1, 1.2], [-0.3, 0.4]], "targets": [1.0, -1.0]}
+    yield {"network": wide, "data": points, "training": STEPPED | {"noise": 0.01}}
+    yield {"network": wide, "data": points, "training": TIMED}
+    yield {"network": wide | {"activation": "linear"}, "data": points, "training": rule}
+    gram = {"kind": "points", "gram": [[1.0, 0.2], [0.2, 1.0]], "targets": [1.0]}
+    logistic = STEPPED | {"criterion": "logistic", "momentum": 0.1}
+    yield {"network": wide | {"bias": True}, "data": gram, "training": logistic}
+    flow = FLOW | {"field": FIELDS[0], "initial_norm": 0.9, "initial_overlap": 0.1, "noise": 0.0}
+    flow |= {"confinement": 0.5}
+    task = {"kind": "teacher_flow", "time": 0.5, "noise": 0.05}
+    for supply in ({"kind": "stream", "batch": 2}, {"kind": "dataset", "examples": 2}):
+        training = STEPPED | {"weight_decay": 0.01}
+        yield {"network": flow, "data": supply | {"task": task}, "training": training}
+
+
+@functools.cache
+def quick() -> tuple[dict[str, Any], ...]:
+    """Files that are solved and simulated in a moment."""
+    return tuple(_quick())
+
+
+def with_other_numbers(number: int) -> dict[str, Any]:
+    """The content of a quick file in which one or two numbers are replaced, mostly by huge, tiny or odd ones.
+
+    Its structure stays the same, so that little has to be compiled again.
+    """
+    chance = random.Random(number)
+    values = copy.deepcopy(chance.choice(quick()))
+    for _ in range(chance.randint(1, 2)):
+        numbers = [
+            path
+            for path in _places(values)
+            if isinstance(_at(values, path), int | float) and type(_at(values, path)) is not bool
+        ]
+        path = chance.choice(numbers)
+        _at(values, path[:-1])[path[-1]] = chance.choice(NUMBERS)
+    return values
+
+
 def mutated_text(number: int) -> str:
     """The text of a template with one to three lines removed, doubled, cut, or with odd characters in them."""
     chance = random.Random(number)

@@ -14,6 +14,9 @@ from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Supply
 from learndyn.problem.tasks import LinearMap
 
+LARGEST_BRANCH = 1e100
+"""The largest scale of residual branches: products of larger ones are too large for double precision."""
+
 
 def _width(value: Any, name: str) -> float | np.ndarray:
     """A positive number (inf is allowed), or one for each layer."""
@@ -23,17 +26,17 @@ def _width(value: Any, name: str) -> float | np.ndarray:
 class ScaledSkip(Part):
     """Residual branches whose scale falls with the depth: β = β_0/√L.
 
-    - `beta0`: β_0, at least 0
+    - `beta0`: β_0, at least 0 and at most 1e100
     """
 
-    beta0: float = field(number(minimum=0))
+    beta0: float = field(number(minimum=0, maximum=LARGEST_BRANCH))
 
 
 def _skip(value: Any, name: str) -> float | ScaledSkip | None:
     """None, a branch scale β, or a `ScaledSkip`."""
     if value is None or isinstance(value, dict | Part):
         return optional(part(ScaledSkip))(value, name)
-    return number(minimum=0)(value, name)
+    return number(minimum=0, maximum=LARGEST_BRANCH)(value, name)
 
 
 def _depth(value: Any, name: str) -> float:

@@ -121,7 +121,7 @@ class FlowPair(NamedTuple):
             for t in times:
                 n = float(t) / float(h)
                 n_t = n * N_t / N
-                if round(n) > N or max(abs(n - round(n)), abs(n_t - round(n_t))) > 1e-9 * n:
+                if n > N + 0.5 or max(abs(n - round(n)), abs(n_t - round(n_t))) > 1e-9 * n:
                     allowed = (
                         f"must be whole numbers of Euler steps {float(h):g} of student and teacher, at most "
                         f"{float(self.student.time):g}"

@@ -25,6 +25,9 @@ from learndyn.problem.part import field, traced
 from learndyn.problem.supplies import Supply
 from learndyn.problem.tasks import Teacher, settle_readout
 
+LARGEST_SCALE = 1e140
+"""The largest standard deviation of a draw: the squares of larger numbers are too large for double precision."""
+
 
 class TwoLayer(Network):
     """A network of K hidden units on N inputs, ŷ = Σ_i v_i g(λ_i), λ_i = w_i·x/√N, with x ~ N(0, 1_N).
@@ -147,7 +150,7 @@ class TwoLayer(Network):
         K = whole(1)(hidden, "TwoLayer.hidden")
         teacher = part(Teacher)(teacher, "TwoLayer.teacher")
         N = whole(K + teacher.hidden)(size, "TwoLayer.size")
-        scale = number(minimum=0)(scale, "TwoLayer.scale")
+        scale = number(minimum=0, maximum=LARGEST_SCALE)(scale, "TwoLayer.scale")
         if readout is not None and readout_scale is not None:
             allowed = "give one of readout and readout_scale"
             raise ProblemError("TwoLayer.readout_scale", readout_scale, allowed)
@@ -155,7 +158,8 @@ class TwoLayer(Network):
         room("TwoLayer.size", N, K, N)
         W = scale * rng.standard_normal((K, N))
         if readout_scale is not None:
-            readout_scale = number(minimum=0)(readout_scale, "TwoLayer.readout_scale")
+            bounded = number(minimum=0, maximum=LARGEST_SCALE)
+            readout_scale = bounded(readout_scale, "TwoLayer.readout_scale")
             readout = readout_scale * rng.standard_normal(K)
         # By rotation invariance the teacher may lie along the first M axes.
         Q = W @ W.T / N

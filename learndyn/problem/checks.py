@@ -16,6 +16,8 @@ LARGEST = 2**63 - 1
 """The largest whole number: that of 64 bits, which files and arrays can hold."""
 COPIES = 4
 """How many arrays of the size of a field exist while it is checked."""
+SQUARED = 1e140
+"""The largest number whose square is used: squares of larger ones, and sums of them, leave double precision."""
 SMALL = 10**6
 """Arrays of fewer entries are made without asking for the free memory, which takes longer than making them."""
 
@@ -60,6 +62,20 @@ def number(
         ):
             if not ok:
                 raise ProblemError(name, value, text)
+        return x
+
+    return check
+
+
+def squared(minimum: float | None = None, above: float | None = None) -> Check:
+    """A real number of which the theories use the square, or one over the square if it must be above 0."""
+    within = number(minimum, above, maximum=SQUARED)
+    divides = above == 0
+
+    def check(value: Any, name: str) -> Any:
+        x = within(value, name)
+        if divides and not traced(x) and x < 1 / SQUARED:
+            raise ProblemError(name, value, f"must be at least {1 / SQUARED:g}")
         return x
 
     return check

@@ -6,12 +6,17 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
-from learndyn.problem.checks import array, exclusive, optional, room, semidefinite, whole
+from learndyn.problem.checks import (
+    SQUARED,
+    array,
+    exclusive,
+    optional,
+    room,
+    semidefinite,
+    whole,
+)
 from learndyn.problem.part import field, traced
 from learndyn.problem.supplies import Supply
-
-LARGEST_INPUT = 1e140
-"""The largest entry of an input: products of larger ones are too large for double precision."""
 
 
 class Points(Supply):
@@ -65,8 +70,8 @@ class Points(Supply):
     def _check_size(self, name: str) -> None:
         """Refuse inputs whose Gram matrix would be too large for double precision."""
         inputs = getattr(self, name)
-        if not traced(inputs) and np.abs(inputs).max() > LARGEST_INPUT:
-            allowed = f"every entry must be at most {LARGEST_INPUT:g} in size"
+        if not traced(inputs) and np.abs(inputs).max() > SQUARED:
+            allowed = f"every entry must be at most {SQUARED:g} in size"
             raise ProblemError(f"Points.{name}", inputs.tolist(), allowed)
 
     def _check_gram(self) -> None:

@@ -6,16 +6,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.problem.checks import array, boolean, choice, is_list, number, optional, whole
+from learndyn.problem.checks import (
+    array,
+    boolean,
+    choice,
+    is_list,
+    number,
+    optional,
+    squared,
+    whole,
+)
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, field
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Supply
 from learndyn.problem.tasks import LinearMap
-
-LARGEST_BRANCH = 1e100
-"""The largest scale of residual branches: products of larger ones are too large for double precision."""
 
 
 def _width(value: Any, name: str) -> float | np.ndarray:
@@ -26,17 +32,17 @@ def _width(value: Any, name: str) -> float | np.ndarray:
 class ScaledSkip(Part):
     """Residual branches whose scale falls with the depth: β = β_0/√L.
 
-    - `beta0`: β_0, at least 0 and at most 1e100
+    - `beta0`: β_0, at least 0
     """
 
-    beta0: float = field(number(minimum=0, maximum=LARGEST_BRANCH))
+    beta0: float = field(squared(minimum=0))
 
 
 def _skip(value: Any, name: str) -> float | ScaledSkip | None:
     """None, a branch scale β, or a `ScaledSkip`."""
     if value is None or isinstance(value, dict | Part):
         return optional(part(ScaledSkip))(value, name)
-    return number(minimum=0, maximum=LARGEST_BRANCH)(value, name)
+    return squared(minimum=0)(value, name)
 
 
 def _depth(value: Any, name: str) -> float:
@@ -84,7 +90,7 @@ class DeepLinear(Network):
 
     depth: float = field(_depth)
     width: float | np.ndarray = field(_width)
-    richness: float = field(number(above=0), default=1.0)
+    richness: float = field(squared(above=0), default=1.0)
     outputs: int = field(whole(1), default=1)
     centered: bool = field(boolean, default=False)
     parameterization: str = field(choice("mup", "ntk"), default="mup")

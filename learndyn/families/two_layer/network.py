@@ -13,10 +13,10 @@ from learndyn.problem.checks import (
     array,
     boolean,
     negative_eigenvalue,
-    number,
     optional,
     room,
     semidefinite,
+    squared,
     whole,
 )
 from learndyn.problem.kinds import part
@@ -24,9 +24,6 @@ from learndyn.problem.network import Network
 from learndyn.problem.part import field, traced
 from learndyn.problem.supplies import Supply
 from learndyn.problem.tasks import Teacher, settle_readout
-
-LARGEST_SCALE = 1e140
-"""The largest standard deviation of a draw: the squares of larger numbers are too large for double precision."""
 
 
 class TwoLayer(Network):
@@ -150,7 +147,7 @@ class TwoLayer(Network):
         K = whole(1)(hidden, "TwoLayer.hidden")
         teacher = part(Teacher)(teacher, "TwoLayer.teacher")
         N = whole(K + teacher.hidden)(size, "TwoLayer.size")
-        scale = number(minimum=0, maximum=LARGEST_SCALE)(scale, "TwoLayer.scale")
+        scale = squared(minimum=0)(scale, "TwoLayer.scale")
         if readout is not None and readout_scale is not None:
             allowed = "give one of readout and readout_scale"
             raise ProblemError("TwoLayer.readout_scale", readout_scale, allowed)
@@ -158,8 +155,7 @@ class TwoLayer(Network):
         room("TwoLayer.size", N, K, N)
         W = scale * rng.standard_normal((K, N))
         if readout_scale is not None:
-            bounded = number(minimum=0, maximum=LARGEST_SCALE)
-            readout_scale = bounded(readout_scale, "TwoLayer.readout_scale")
+            readout_scale = squared(minimum=0)(readout_scale, "TwoLayer.readout_scale")
             readout = readout_scale * rng.standard_normal(K)
         # By rotation invariance the teacher may lie along the first M axes.
         Q = W @ W.T / N

@@ -197,11 +197,11 @@ def semidefinite(
     """Refuse a matrix that is not symmetric or has a negative eigenvalue (relative to the largest entry)."""
     if traced(matrix):
         return
-    scale = max(np.abs(matrix).max(), sys.float_info.min)
-    scaled = np.asarray(matrix) / scale
+    entries = np.asarray(matrix)
+    scaled = entries / max(np.abs(entries).max(), sys.float_info.min)
     if not np.allclose(scaled, scaled.T, rtol=0, atol=tolerance):
         raise ProblemError(name, matrix.tolist(), "must be a symmetric matrix")
-    lowest = negative_eigenvalue(matrix, tolerance)
+    lowest = negative_eigenvalue(entries, tolerance)
     if lowest is not None:
         allowed = f"must be positive semidefinite; its smallest eigenvalue is {lowest:.3g}"
         raise ProblemError(name, matrix.tolist(), allowed)
@@ -210,7 +210,7 @@ def semidefinite(
 def negative_eigenvalue(matrix: Float[np.ndarray, "n n"], tolerance: float = 1e-10) -> float | None:
     """The smallest eigenvalue of a symmetric matrix; None unless it is below −`tolerance` times the largest entry."""
     scale = max(np.abs(matrix).max(), sys.float_info.min)
-    scaled = np.asarray(matrix) / scale
+    scaled = matrix / scale
     diagonal = np.diagonal(scaled)
     # Gershgorin's circles, and then a Cholesky factor, cost much less than the eigenvalues of a large matrix.
     if np.all(2 * diagonal - np.abs(scaled).sum(1) >= 0):

@@ -107,8 +107,13 @@ class Problem(Part):
         """Read a problem file."""
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"cannot read the problem file {path}: {error}") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise FileError(f"cannot read the problem file {path}: {reason}") from error
+        except ValueError as error:
+            # Bytes that are no text, or a name with a character that no name may have.
+            wrong = "it is not a text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise FileError(f"cannot read the problem file {path}: {wrong}") from error
         return cls.from_text(text, str(path))
 
 

@@ -111,6 +111,18 @@ def test_networks_whose_gradient_flow_would_not_end_are_refused():
         ld.simulate(wide_flow(rate=1e12), 6, save_at=3)
 
 
+@pytest.mark.parametrize(
+    ("depth", "width", "words"), [(2, 1e300, "size = 6"), (10**12, 1.0, "depth")]
+)
+def test_networks_with_too_many_units_or_layers_are_refused(depth, width, words):
+    network = ld.DeepLinear(depth, width)
+    problem = ld.Problem(
+        network, ld.Dataset(ld.LinearMap(), ratio=1.0), ld.GradientDescent(0.1, steps=3)
+    )
+    with pytest.raises(LearndynError, match=words):
+        ld.simulate(problem, 6)
+
+
 def test_more_seeds_than_memory_are_refused():
     with pytest.raises(ld.NotEnoughMemory, match="seeds = 1000000000000: the curves of so many"):
         ld.simulate(wide_flow(), 6, 10**12, save_at=3)

@@ -7,12 +7,14 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.problem.checks import (
+    LARGEST,
     array,
     boolean,
     choice,
     is_list,
     number,
     optional,
+    room,
     squared,
     whole,
 )
@@ -162,9 +164,10 @@ def sizes(problem: Problem, size: int) -> Sizes:
     if math.isinf(network.depth):
         allowed = "only finite networks can be trained; take a large depth instead of inf"
         raise ProblemError("network.depth", network.depth, allowed)
-    if np.any(np.isinf(network.widths)):
+    if np.any(np.isinf(network.width)):
         allowed = "only finite networks can be trained; take a large width instead of inf"
         raise ProblemError("network.width", network.width, allowed)
+    room("network.depth", network.depth, int(network.depth))
     if spectrum is not None:
         modes = len(spectrum.arrays()[0])
         if size != modes:
@@ -173,6 +176,11 @@ def sizes(problem: Problem, size: int) -> Sizes:
         amount = getattr(data, "batch", None) or getattr(data, "examples", None) or 0
         return Sizes(size, tuple(int(n) for n in network.widths), amount)
     ratio = getattr(data, "batch_ratio", None) or getattr(data, "ratio", None) or 0.0
+    if size * max(ratio, *np.ravel(network.width)) > LARGEST:
+        allowed = (
+            f"is too large: a layer, a batch or the dataset would have more than {LARGEST} rows"
+        )
+        raise ProblemError("size", size, allowed)
     N, examples = tuple(round(nu * size) for nu in network.widths), round(ratio * size)
     if min(N) < 1 or (ratio and examples < 1):
         allowed = "is too small: a layer, a batch or the dataset would be empty after rounding"

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from learndyn.core.solution import Solution
 
 
+LONGEST_WORD = 80
+"""Longer words are cut before similar ones are looked for, which takes time."""
+
+LONGEST_FIELD = 200
+"""Longer names of fields, which a file may hold, are cut in messages."""
+
+
 class LearndynError(Exception):
     """An error whose text is meant for the user."""
 
@@ -19,8 +26,9 @@ class ProblemError(LearndynError, ValueError):
     """A field of a problem has a value that is not allowed."""
 
     def __init__(self, field: str, value: Any, allowed: str):
+        field = field or '""'  # a file may hold an empty key
         self.field, self.value, self.allowed = field, value, allowed
-        super().__init__(f"{field} = {shown(value)}: {allowed}")
+        super().__init__(f"{_cut(field, LONGEST_FIELD)} = {shown(value)}: {allowed}")
 
 
 class NoTheory(LearndynError, LookupError):
@@ -60,13 +68,22 @@ class Interrupted(KeyboardInterrupt):
 
 def shown(value: object, length: int = 80) -> str:
     """`value` as one short line."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):
+        text = f"a value of type {type(value).__name__}, too long to show"  # a number of thousands of digits
+    return _cut(text, length)
+
+
+def _cut(text: str, length: int) -> str:
+    """The text, without its end if it is longer than `length`."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
     """The list of known words, after « did you mean …? » if one of them is close to `word`."""
     words = sorted(known)
-    match = difflib.get_close_matches(str(word), words, n=1, cutoff=0.5)
+    start = word[:LONGEST_WORD] if isinstance(word, str) else shown(word)
+    match = difflib.get_close_matches(start, words, n=1, cutoff=0.5)
     hint = f"did you mean {match[0]!r}? " if match else ""
     return f"{hint}known: {', '.join(words)}"

@@ -91,7 +91,7 @@ def simulate(
 def value_of(word: str) -> Any:
     """The value that a word on the command line stands for: a number or another TOML value, or else the word."""
     for parse in (int, float, lambda text: tomllib.loads(f"value = {text}")["value"]):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             return parse(word)
     return word
 

@@ -10,6 +10,9 @@ GRAMMAR = (
     "data.noise=lin:0:1:5"
 )
 
+BYTES_OF_POINT = 1000
+"""What a point of a sweep needs at least."""
+
 
 def fields_and_values(over: list[str]) -> dict[str, list]:
     """The swept fields and their values, from options --over FIELD=VALUES."""
@@ -44,6 +47,8 @@ def _spaced(text: str, words: str) -> list[float]:
     """The values in lin:LOW:HIGH:COUNT or log:LOW:HIGH:COUNT."""
     import numpy as np
 
+    from learndyn.memory import require_memory
+
     kind, *parts = words.split(":")
     try:
         low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
@@ -57,6 +62,9 @@ def _spaced(text: str, words: str) -> list[float]:
     if not low < high or count < 2 or (kind == "log" and low <= 0):
         above = "0 < LOW < HIGH" if kind == "log" else "LOW < HIGH"
         raise ProblemError("--over", text, f"must have {above} and a COUNT of at least 2")
+    require_memory(
+        BYTES_OF_POINT * count, f"--over = {text!r}: a sweep of so many points", "use fewer"
+    )
     values = (np.geomspace if kind == "log" else np.linspace)(low, high, count)
     # Twelve digits, so that log:1:8:4 is 1, 2, 4, 8 also for fields that must be whole numbers.
     return [float(f"{value:.12g}") for value in values]

@@ -10,9 +10,13 @@ def writable_file(path: Path, endings: tuple[str, ...] = ()) -> Path:
     """Refuse a file that could not be written in the end, before long work starts."""
     if endings and path.suffix.lower() not in endings:
         raise FileError(f"cannot write {path}: its name must end in {', '.join(endings)}")
-    if path.is_dir():
-        raise FileError(f"cannot write {path}: it is a folder; give the path of a file")
     writable_folder(path.parent)
+    try:
+        folder = path.is_dir()
+    except OSError as error:  # a name that is too long
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    if folder:
+        raise FileError(f"cannot write {path}: it is a folder; give the path of a file")
     return path
 
 

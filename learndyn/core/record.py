@@ -99,7 +99,7 @@ def _steps(save_at: SaveAt, steps: int) -> Int[np.ndarray, " T"]:
     if isinstance(count, int | np.integer) and not isinstance(count, bool):
         if count < 2:
             raise ProblemError("save_at", save_at, "the number of steps must be at least 2")
-        return np.rint(np.linspace(0, steps, min(int(count), steps + 1))).astype(np.int64)
+        return np.rint(linear_times(steps, min(int(count), steps + 1))).astype(np.int64)
     array = None
     if not isinstance(count, bool | str):
         with contextlib.suppress(TypeError, ValueError):

@@ -8,7 +8,6 @@ import numpy as np
 from learndyn.core.compilation import compile_clock
 from learndyn.core.curves import Curves, side_by_side
 from learndyn.core.evidence import versions
-from learndyn.core.memory import require_memory
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progress import progress_bar
 from learndyn.core.progressing import Diverged, Report, of_states
@@ -17,9 +16,13 @@ from learndyn.core.solution import Solution
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import Interrupted
+from learndyn.memory import require_memory
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import whole
 from learndyn.problem.problem import Problem
+
+BYTES_OF_CURVES = 1000
+"""What the curves of a network need at least, besides their numbers."""
 
 
 def simulate(
@@ -58,6 +61,7 @@ def simulate(
         with float64():
             ensemble = theory.train(problem, size, method, Record.of(problem.training, save_at))
         require_memory_for(ensemble, workers(count))
+        _require_memory_of_results(ensemble, count)
 
         def run(seed: int, report: Report) -> Curves:
             return trained(theory, ensemble, seed, report)
@@ -107,6 +111,12 @@ def require_memory_for(ensemble: Ensemble, at_once: int) -> None:
     if at_once > 1:
         what, advice = f"{what}, {at_once} at a time,", f"{advice}, or train one seed at a time"
     require_memory(at_once * ensemble.bytes, what, advice)
+
+
+def _require_memory_of_results(ensemble: Ensemble, count: int) -> None:
+    """Refuse more networks than the machine has memory for their curves, each at least one number per state."""
+    purpose = f"seeds = {count}: the curves of so many networks"
+    require_memory(count * (BYTES_OF_CURVES + 8 * len(ensemble.record)), purpose, "train fewer")
 
 
 def simulation_of(

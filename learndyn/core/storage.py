@@ -65,8 +65,12 @@ def load(path: str | Path, kind: str, keys: dict[int, tuple[str, ...]]) -> Store
     Raises `FileError` if there is no such file, or it is of another kind, or it is damaged.
     """
     path = Path(path)
-    if not path.is_file():
-        reason = "is a folder" if path.is_dir() else "does not exist"
+    try:
+        missing, folder = not path.is_file(), path.is_dir()
+    except OSError as error:  # a name that is too long
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    if missing:
+        reason = "is a folder" if folder else "does not exist"
         raise FileError(f"cannot read {path}: it {reason}; give the path of a saved {kind}")
     try:
         with path.open("rb") as stream:

@@ -6,14 +6,17 @@ import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
-from learndyn.problem.checks import array, exclusive, optional, semidefinite, whole
-from learndyn.problem.part import field
+from learndyn.problem.checks import (
+    SQUARED,
+    array,
+    exclusive,
+    optional,
+    room,
+    semidefinite,
+    whole,
+)
+from learndyn.problem.part import field, traced
 from learndyn.problem.supplies import Supply
-
-
-def _one_or_two_axes(value: Any, name: str) -> np.ndarray:
-    """A list of numbers (one output) or a matrix with a column for each output."""
-    return array(2 if np.ndim(value) == 2 else 1)(value, name)
 
 
 class Points(Supply):
@@ -30,9 +33,9 @@ class Points(Supply):
     constructors = ("random",)
 
     inputs: Any = field(optional(array(2)), default=None)
-    targets: Any = field(optional(_one_or_two_axes), default=None)
+    targets: Any = field(optional(array(1, 2)), default=None)
     test_inputs: Any = field(optional(array(2)), default=None)
-    test_targets: Any = field(optional(_one_or_two_axes), default=None)
+    test_targets: Any = field(optional(array(1, 2)), default=None)
     gram: Any = field(optional(array(2)), default=None)
 
     def validate(self) -> None:
@@ -54,12 +57,22 @@ class Points(Supply):
         if self.test_inputs is not None and self.test_inputs.shape[1] != self.inputs.shape[1]:
             allowed = f"must have as many columns as inputs ({self.inputs.shape[1]})"
             raise ProblemError("Points.test_inputs", self.test_inputs, allowed)
+        for name in ("inputs", "test_inputs"):
+            if getattr(self, name) is not None:
+                self._check_size(name)
         if self.test_targets is not None:
             tested = self.total - self.trained
             shape = (tested, *self.targets.shape[1:])
             if self.test_targets.shape != shape:
                 allowed = f"must have the shape {shape}: a row for each test point, with as many outputs as targets"
                 raise ProblemError("Points.test_targets", self.test_targets, allowed)
+
+    def _check_size(self, name: str) -> None:
+        """Refuse inputs whose Gram matrix would be too large for double precision."""
+        inputs = getattr(self, name)
+        if not traced(inputs) and np.abs(inputs).max() > SQUARED:
+            allowed = f"every entry must be at most {SQUARED:g} in size"
+            raise ProblemError(f"Points.{name}", inputs.tolist(), allowed)
 
     def _check_gram(self) -> None:
         if self.gram.shape[0] != self.gram.shape[1] or len(self.gram) < len(self.targets):
@@ -114,6 +127,8 @@ class Points(Supply):
         P, D = whole(1)(points, "Points.points"), whole(1)(dimension, "Points.dimension")
         C, Q = whole(1)(outputs, "Points.outputs"), whole(0)(test_points, "Points.test_points")
         rng = np.random.default_rng(whole(0)(seed, "Points.seed"))
+        count = "points" if P >= Q else "test_points"
+        room(f"Points.{count}", max(P, Q), P + Q, D + C)
         x = rng.standard_normal((P + Q, D))
         y = rng.choice([-1.0, 1.0], (P + Q, C))
         y = y[:, 0] if C == 1 else y

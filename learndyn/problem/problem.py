@@ -65,6 +65,8 @@ class Problem(Part):
         cls, values: dict, name: str = "problem", context: dict | None = None
     ) -> "Problem":
         """The problem that plain data (a parsed problem file) describes."""
+        if not isinstance(values, dict):
+            raise ProblemError(name, values, f"must have the tables {', '.join(SECTIONS)}")
         sections = {"data": Supply, "network": Network, "training": Training}
         for key in values:
             if key not in sections:
@@ -85,8 +87,10 @@ class Problem(Part):
         """The problem that the text of a problem file describes. Nothing in a file is ever run."""
         try:
             values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ProblemError(name, "…", f"is not valid TOML: {error}") from error
+        except (ValueError, RecursionError) as error:
+            # Besides mistakes of syntax: numbers of thousands of digits, and lists within lists without end.
+            reason = "it is too deeply nested" if isinstance(error, RecursionError) else error
+            raise ProblemError(name, "…", f"is not valid TOML: {reason}") from error
         return cls.from_dict(values, name)
 
     def to_toml(self, path: str | Path) -> None:
@@ -104,8 +108,13 @@ class Problem(Part):
         """Read a problem file."""
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"cannot read the problem file {path}: {error}") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise FileError(f"cannot read the problem file {path}: {reason}") from error
+        except ValueError as error:
+            # Bytes that are no text, or a name with a character that no name may have.
+            wrong = "it is not a text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise FileError(f"cannot read the problem file {path}: {wrong}") from error
         return cls.from_text(text, str(path))
 
 

@@ -1,12 +1,14 @@
 """Structured inputs: eigenvalues of their covariance, and the target along each eigenvector."""
 
 import abc
+import math
+import sys
 
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.problem.checks import array, number, whole
-from learndyn.problem.part import Part, field
+from learndyn.problem.checks import array, number, room, whole
+from learndyn.problem.part import Part, field, traced
 
 
 class Covariance(Part, abstract=True):
@@ -20,6 +22,11 @@ class Covariance(Part, abstract=True):
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvalues λ_k (modes) and target coefficients w*_ck (outputs × modes)."""
 
+    @property
+    @abc.abstractmethod
+    def outputs(self) -> int:
+        """The number of outputs that there are coefficients for."""
+
 
 class Spectrum(Covariance):
     """A spectrum given mode by mode.
@@ -29,7 +36,7 @@ class Spectrum(Covariance):
     """
 
     eigenvalues: np.ndarray = field(array(1, minimum=0))
-    coefficients: np.ndarray = field(lambda value, name: array(np.ndim(value) or 1)(value, name))
+    coefficients: np.ndarray = field(array(1, 2))
 
     def validate(self) -> None:
         modes = len(self.eigenvalues)
@@ -41,6 +48,10 @@ class Spectrum(Covariance):
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         return self.eigenvalues, np.atleast_2d(self.coefficients)
+
+    @property
+    def outputs(self) -> int:
+        return len(np.atleast_2d(self.coefficients))
 
 
 class PowerLaw(Covariance):
@@ -55,7 +66,24 @@ class PowerLaw(Covariance):
     source: float = field(number(above=0))
     modes: int = field(whole(1))
 
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def validate(self) -> None:
+        if any(map(traced, (self.capacity, self.source))):
+            return
+        steepest = max(self.capacity, self.capacity * self.source + 1)
+        if steepest * math.log(self.modes) > -math.log(sys.float_info.min):
+            name = "capacity" if self.capacity >= self.source else "source"
+            allowed = (
+                f"is too large for {self.modes} modes: the last ones would have a variance below "
+                f"{sys.float_info.min:.1g}, the smallest number in double precision"
+            )
+            raise ProblemError(f"PowerLaw.{name}", getattr(self, name), allowed)
+
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        room("PowerLaw.modes", self.modes, 2, self.modes)
         k = np.arange(1.0, self.modes + 1)
         eigenvalues = k**-self.capacity
         return eigenvalues, np.sqrt(k ** (-self.capacity * self.source - 1) / eigenvalues)[None]

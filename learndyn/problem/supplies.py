@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 
 from learndyn.errors import ProblemError
-from learndyn.problem.checks import exclusive, number, optional, whole
+from learndyn.problem.checks import exclusive, number, optional, squared, whole
 from learndyn.problem.kinds import part
 from learndyn.problem.part import Part, field
 from learndyn.problem.tasks import Task
@@ -26,7 +26,7 @@ class Population(Supply):
     """
 
     task: Task = field(part(Task))
-    noise: float = field(number(minimum=0), default=0.0)
+    noise: float = field(squared(minimum=0), default=0.0)
 
 
 class Stream(Supply):
@@ -38,7 +38,7 @@ class Stream(Supply):
     """
 
     task: Task = field(part(Task))
-    noise: float = field(number(minimum=0), default=0.0)
+    noise: float = field(squared(minimum=0), default=0.0)
     batch: int | None = field(optional(whole(1)), default=1)
     batch_ratio: float | None = field(optional(number(above=0)), default=None)
 
@@ -61,7 +61,7 @@ class Dataset(Supply):
     """
 
     task: Task = field(part(Task))
-    noise: float = field(number(minimum=0), default=0.0)
+    noise: float = field(squared(minimum=0), default=0.0)
     ratio: float | None = field(optional(number(above=0)), default=None)
     examples: int | None = field(optional(whole(1)), default=None)
     batch: int | None = field(optional(whole(1)), default=None)

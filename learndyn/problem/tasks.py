@@ -8,7 +8,16 @@ from numpy.typing import ArrayLike
 
 from learndyn.errors import ProblemError
 from learndyn.problem.activations import Activation, as_activation
-from learndyn.problem.checks import array, boolean, choice, number, optional, semidefinite, whole
+from learndyn.problem.checks import (
+    array,
+    boolean,
+    choice,
+    number,
+    optional,
+    room,
+    semidefinite,
+    whole,
+)
 from learndyn.problem.kinds import part
 from learndyn.problem.part import Part, field, static_field
 from learndyn.problem.spectra import Covariance
@@ -64,6 +73,7 @@ class Teacher(Task):
     ) -> "Teacher":
         """M units with orthogonal weights of length √N: T = 1."""
         M = whole(1)(hidden, "Teacher.hidden")
+        room("Teacher.hidden", M, M, M)
         return cls(activation, np.eye(M), readout)
 
     @classmethod
@@ -86,6 +96,7 @@ class Teacher(Task):
         """Weights drawn from N(0, 1) in `size` dimensions (N); T is then close to 1, not equal to it."""
         M = whole(1)(hidden, "Teacher.hidden")
         N = whole(M)(size, "Teacher.size")
+        room("Teacher.size", N, M, N)
         weights = np.random.default_rng(whole(0)(seed, "Teacher.seed")).standard_normal((M, N))
         return cls.from_weights(activation, weights, readout)
 

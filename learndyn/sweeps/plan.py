@@ -114,7 +114,7 @@ def _words(value: Any) -> str:
     """A value that is neither a number nor a word, as text."""
     if callable(value) and not isinstance(value, Part):
         return getattr(value, "__name__", "function")
-    return json.dumps(plain(value))
+    return json.dumps(plain(value), default=str)
 
 
 def problems_of(problem: Problem, axes: list[Axis]) -> np.ndarray:

@@ -6,7 +6,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learndyn.errors import ProblemError
-from learndyn.problem.checks import array, boolean, choice, number, optional, whole
+from learndyn.problem.checks import (
+    LARGEST,
+    array,
+    boolean,
+    choice,
+    is_list,
+    number,
+    optional,
+    room,
+    squared,
+    whole,
+)
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, field
@@ -17,9 +28,7 @@ from learndyn.problem.tasks import LinearMap
 
 def _width(value: Any, name: str) -> float | np.ndarray:
     """A positive number (inf is allowed), or one for each layer."""
-    if np.ndim(value) == 0:
-        return number(above=0, finite=False)(value, name)
-    return array(1, above=0)(value, name)
+    return (array(1, above=0) if is_list(value) else number(above=0, finite=False))(value, name)
 
 
 class ScaledSkip(Part):
@@ -28,19 +37,20 @@ class ScaledSkip(Part):
     - `beta0`: β_0, at least 0
     """
 
-    beta0: float = field(number(minimum=0))
+    beta0: float = field(squared(minimum=0))
 
 
 def _skip(value: Any, name: str) -> float | ScaledSkip | None:
     """None, a branch scale β, or a `ScaledSkip`."""
     if value is None or isinstance(value, dict | Part):
         return optional(part(ScaledSkip))(value, name)
-    return number(minimum=0)(value, name)
+    return squared(minimum=0)(value, name)
 
 
 def _depth(value: Any, name: str) -> float:
     """A whole number of hidden layers, or inf."""
-    return value if value == math.inf else whole(1)(value, name)
+    infinite = isinstance(value, float) and value == math.inf
+    return value if infinite else whole(1)(value, name)
 
 
 class DeepLinear(Network):
@@ -82,7 +92,7 @@ class DeepLinear(Network):
 
     depth: float = field(_depth)
     width: float | np.ndarray = field(_width)
-    richness: float = field(number(above=0), default=1.0)
+    richness: float = field(squared(above=0), default=1.0)
     outputs: int = field(whole(1), default=1)
     centered: bool = field(boolean, default=False)
     parameterization: str = field(choice("mup", "ntk"), default="mup")
@@ -128,11 +138,11 @@ class DeepLinear(Network):
     def check(self, data: Supply) -> None:
         if not isinstance(data.task, LinearMap) or data.task.spectrum is None:
             return
-        for width in self.widths:
+        for width in np.ravel(self.width):
             if not math.isinf(width) and (width < 1 or width != round(width)):
                 allowed = "must be whole numbers of units (or inf) where the task has a spectrum"
                 raise ProblemError("network.width", self.width, allowed)
-        outputs = len(data.task.spectrum.arrays()[1])
+        outputs = data.task.spectrum.outputs
         if outputs != self.outputs:
             allowed = (
                 f"must be {outputs}, the number of outputs that the spectrum has coefficients for"
@@ -154,9 +164,10 @@ def sizes(problem: Problem, size: int) -> Sizes:
     if math.isinf(network.depth):
         allowed = "only finite networks can be trained; take a large depth instead of inf"
         raise ProblemError("network.depth", network.depth, allowed)
-    if np.any(np.isinf(network.widths)):
+    if np.any(np.isinf(network.width)):
         allowed = "only finite networks can be trained; take a large width instead of inf"
         raise ProblemError("network.width", network.width, allowed)
+    room("network.depth", network.depth, int(network.depth))
     if spectrum is not None:
         modes = len(spectrum.arrays()[0])
         if size != modes:
@@ -165,6 +176,11 @@ def sizes(problem: Problem, size: int) -> Sizes:
         amount = getattr(data, "batch", None) or getattr(data, "examples", None) or 0
         return Sizes(size, tuple(int(n) for n in network.widths), amount)
     ratio = getattr(data, "batch_ratio", None) or getattr(data, "ratio", None) or 0.0
+    if size * max(ratio, *np.ravel(network.width)) > LARGEST:
+        allowed = (
+            f"is too large: a layer, a batch or the dataset would have more than {LARGEST} rows"
+        )
+        raise ProblemError("size", size, allowed)
     N, examples = tuple(round(nu * size) for nu in network.widths), round(ratio * size)
     if min(N) < 1 or (ratio and examples < 1):
         allowed = "is too small: a layer, a batch or the dataset would be empty after rounding"

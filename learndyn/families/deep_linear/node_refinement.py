@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learndyn.core.curves import Curves
-from learndyn.core.memory import require_memory
 from learndyn.core.progressing import Report, of_states
 from learndyn.core.record import Record
 from learndyn.errors import NotConverged
@@ -21,6 +20,7 @@ from learndyn.families.deep_linear.network import ScaledSkip
 from learndyn.families.deep_linear.observables import INFINITE_TABLE
 from learndyn.families.deep_linear.row_observables import RowObservables
 from learndyn.families.deep_linear.row_recursion import advance_rows
+from learndyn.memory import require_memory
 from learndyn.numerics.lobatto import lobatto
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import impulse_response, rates

@@ -7,13 +7,13 @@ import numpy as np
 
 from learndyn.core.curves import Curves
 from learndyn.core.divergence import diverged
-from learndyn.core.memory import require_memory
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.families.deep_linear.equations import feedforward, residual
 from learndyn.families.deep_linear.limit_numbers import RULE, LimitNumbers
 from learndyn.families.deep_linear.observables import TABLE, common_evidence, layer_labels
 from learndyn.families.deep_linear.row_observables import RowObservables
+from learndyn.memory import require_memory
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import PerStepRule, impulse_response
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from learndyn.core.curves import Curves
-from learndyn.core.memory import require_memory
 from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
@@ -25,6 +24,7 @@ from learndyn.families.deep_linear.limit_numbers import (
 from learndyn.families.deep_linear.node_refinement import LAYER_TIMES, refine_nodes
 from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE, common_evidence
 from learndyn.families.deep_linear.row_recursion import SHORT_WORK, RowRecursion, work
+from learndyn.memory import require_memory
 from learndyn.problem.checks import boolean, number, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem

@@ -72,11 +72,6 @@ def _slope(
     return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]
 
 
-def _coefficients(value: Any, name: str) -> np.ndarray:
-    """Check the coefficients: a matrix, or a list of matrices, of numbers ≥ 0."""
-    return array(3 if np.ndim(value) == 3 else 2, minimum=0)(value, name)
-
-
 class PolynomialField(RandomField):
     """G(q, m) = Σ_ij c_ij q^i m^j, with row i and column j of `coefficients` ≥ 0 for q^i m^j.
 
@@ -84,7 +79,7 @@ class PolynomialField(RandomField):
     `[[[0, 0], [0, 0.8]], [[0, 0], [0.4, 0]]]` is 0.8 q m + 0.4 q s.
     """
 
-    coefficients: np.ndarray = field(_coefficients)
+    coefficients: np.ndarray = field(array(2, 3, minimum=0))
 
     def validate(self) -> None:
         if not traced(self.coefficients) and not np.any(self.coefficients[..., 1:]):

@@ -1,5 +1,6 @@
 """The neural ODE and its finite definition."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.fields import RandomField, as_field
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.problem.activations import Activation, Polynomial, as_activation
-from learndyn.problem.checks import array, boolean, choice, number, optional, whole
+from learndyn.problem.checks import array, boolean, choice, is_list, number, optional, whole
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Check, traced
@@ -28,9 +29,7 @@ def _number_or_matrix(minimum: float | None = None) -> Check:
     """A number of at least `minimum`, or a matrix."""
 
     def check(value: Any, name: str) -> float | np.ndarray:
-        if np.ndim(value) == 0:
-            return number(minimum=minimum)(value, name)
-        return array(2)(value, name)
+        return (array(2) if is_list(value) else number(minimum=minimum))(value, name)
 
     return check
 
@@ -127,6 +126,9 @@ class NeuralODE(Network):
 
     def validate(self) -> None:
         self._check_fields()
+        if not traced(self.time) and self.step < sys.float_info.min:
+            allowed = f"is too small for {self.steps} steps in double precision"
+            raise ProblemError("NeuralODE.time", self.time, allowed)
         if self.delay is not None:
             self.on_grid("NeuralODE.delay", self.delay, 0)
         if self.steps % self.windows:
@@ -161,7 +163,7 @@ class NeuralODE(Network):
             allowed = f"must be a plain number where {name} is given: it sets the number of steps"
             raise ProblemError("NeuralODE.time", "traced", allowed)
         count = value * self.steps / self.time
-        if round(count) < fewest or abs(count - round(count)) > 1e-9 * count:
+        if count > 2**53 or round(count) < fewest or abs(count - round(count)) > 1e-9 * count:
             h = self.time / self.steps
             allowed = (
                 f"must be a whole number of steps h = time/steps = {h:g}; it is {count:g} of them"

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.units import FlowShape, InitialOverlaps, matching_units
-from learndyn.problem.checks import semidefinite
+from learndyn.problem.checks import room, semidefinite
 from learndyn.problem.part import traced
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset
@@ -83,6 +83,7 @@ class FlowPair(NamedTuple):
         the overlap of a student's and a teacher's unit of the same neuron and system whose windows overlap in time.
         """
         shape, student = self.shape, self.student
+        self._require_room(shape)
         U = shape.systems * shape.windows * shape.neurons
         V = shape.systems * shape.teacher_windows * shape.teacher_neurons
         a = np.ones(1) if student.amplitudes is None else student.amplitudes
@@ -96,19 +97,31 @@ class FlowPair(NamedTuple):
             teacher_a=teacher_a[np.arange(V) % len(teacher_a)],
         )
 
+    def _require_room(self, shape: FlowShape) -> None:
+        """Refuse numbers of windows for which there is no memory."""
+        for name, windows, neurons in (
+            ("network.windows", shape.windows, shape.neurons),
+            ("data.task.windows", shape.teacher_windows, shape.teacher_neurons),
+        ):
+            units = shape.systems * windows * neurons
+            room(name, windows, units, units)
+
     def observed(self) -> ObservedSteps:
         """The steps that the loss sees: the end, or those of the teacher's `observations`."""
         N, N_t, h = self.student.steps, self.teacher_steps, self.student.step
         observations = self.teacher.observations
+        sets = 1 if observations is None else len(observations.times)
+        room("network.steps", N, sets + 1, N + 1)
+        weights = np.zeros((sets, N + 1))
         if observations is None:
-            return ObservedSteps(np.eye(N + 1)[-1:], np.full(N + 1, N_t))
-        weights = np.zeros((len(observations.times), N + 1))
+            weights[0, -1] = 1.0
+            return ObservedSteps(weights, np.full(N + 1, N_t))
         teacher_steps = np.zeros(N + 1, dtype=int)
         for row, times in zip(weights, observations.times, strict=True):
             for t in times:
                 n = float(t) / float(h)
                 n_t = n * N_t / N
-                if round(n) > N or max(abs(n - round(n)), abs(n_t - round(n_t))) > 1e-9 * n:
+                if n > N + 0.5 or max(abs(n - round(n)), abs(n_t - round(n_t))) > 1e-9 * n:
                     allowed = (
                         f"must be whole numbers of Euler steps {float(h):g} of student and teacher, at most "
                         f"{float(self.student.time):g}"
@@ -143,7 +156,7 @@ class FlowPair(NamedTuple):
                 allowed = f"must have the shape {shape}: the student has {U} units, the teacher {V}"
                 raise ProblemError(name, np.asarray(matrix).tolist(), allowed)
         if self.one_unit and self.teacher.overlaps is None:
-            if start.M[0, 0] ** 2 > start.Q[0, 0] * (1 + 1e-12):
+            if abs(start.M[0, 0]) > math.sqrt(start.Q[0, 0]) * (1 + 1e-12):
                 allowed = (
                     f"must be at most √initial_norm = {math.sqrt(start.Q[0, 0]):g} in size: "
                     "the teacher's control has norm 1"

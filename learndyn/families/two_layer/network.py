@@ -9,7 +9,16 @@ from numpy.typing import ArrayLike
 from learndyn.errors import ProblemError
 from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.activations import Activation, as_activation
-from learndyn.problem.checks import array, boolean, number, optional, semidefinite, whole
+from learndyn.problem.checks import (
+    array,
+    boolean,
+    negative_eigenvalue,
+    optional,
+    room,
+    semidefinite,
+    squared,
+    whole,
+)
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import field, traced
@@ -84,8 +93,8 @@ class TwoLayer(Network):
         if any(map(traced, (self.Q, self.R, teacher.T))):
             return
         C = covariance(self.Q, self.R, teacher.T)
-        lowest = np.linalg.eigvalsh(C)[0]
-        if lowest < -1e-10 * np.abs(C).max():
+        lowest = negative_eigenvalue(C)
+        if lowest is not None:
             allowed = (
                 "no weights have these overlaps: the matrix [[Q, R], [Rᵀ, T]] must be positive semidefinite, "
                 f"and its smallest eigenvalue is {lowest:.3g}; make R smaller or Q larger"
@@ -138,14 +147,15 @@ class TwoLayer(Network):
         K = whole(1)(hidden, "TwoLayer.hidden")
         teacher = part(Teacher)(teacher, "TwoLayer.teacher")
         N = whole(K + teacher.hidden)(size, "TwoLayer.size")
-        scale = number(minimum=0)(scale, "TwoLayer.scale")
+        scale = squared(minimum=0)(scale, "TwoLayer.scale")
         if readout is not None and readout_scale is not None:
             allowed = "give one of readout and readout_scale"
             raise ProblemError("TwoLayer.readout_scale", readout_scale, allowed)
         rng = np.random.default_rng(whole(0)(seed, "TwoLayer.seed"))
+        room("TwoLayer.size", N, K, N)
         W = scale * rng.standard_normal((K, N))
         if readout_scale is not None:
-            readout_scale = number(minimum=0)(readout_scale, "TwoLayer.readout_scale")
+            readout_scale = squared(minimum=0)(readout_scale, "TwoLayer.readout_scale")
             readout = readout_scale * rng.standard_normal(K)
         # By rotation invariance the teacher may lie along the first M axes.
         Q = W @ W.T / N

@@ -47,6 +47,8 @@ from learndyn.problem.weight_response import PerStepRule
 (_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
 FLOW_STEP = 0.5
 """The first step of gradient flow, times the largest eigenvalue of the dynamics."""
+MOST_FLOW_STEPS = 10**6
+"""The largest number of steps of gradient flow; with more, training would not end."""
 TOLERANCE = 1e-5
 """The error of the outputs in a step of gradient flow."""
 SHORT, SHORTEST = 1 / 32, 1e-4
@@ -416,6 +418,15 @@ class Flowing(FiniteWide):
         end = self.training.time
         largest = float(np.max(np.asarray(self.rate(np.linspace(0.0, end, 1001)))))
         fastest = largest * (self._fastest() + self.decay)
+        if not math.isfinite(fastest):
+            raise Diverged
+        needed = end * fastest / FLOW_STEP
+        if needed > MOST_FLOW_STEPS:
+            allowed = (
+                f"gives {needed:.3g} steps of gradient flow, and at most {MOST_FLOW_STEPS} are allowed; use less time, "
+                "a smaller learning rate or smaller inputs"
+            )
+            raise ProblemError("training.time", end, allowed)
         self.dt = FLOW_STEP / fastest if fastest > 0 else math.inf
         self.short, self.shortest = SHORT * self.dt, SHORTEST * self.dt
         self.kinks = sorted(self.training.breakpoints(end))

@@ -15,6 +15,7 @@ step size alone, and the standard error the samples.
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from learndyn.core.curves import Curves, ExtrapolatedCurves, extrapolated
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
-from learndyn.errors import NotConverged
+from learndyn.errors import NotConverged, ProblemError
 from learndyn.families.wide.problem_arrays import refuse_in_flow, wide_setting
 from learndyn.numerics.times import DEFAULT_COUNT, linear_times
 from learndyn.problem.problem import Problem
@@ -37,6 +38,9 @@ NOISE = 3.0
 FIRST_STEP = 0.5
 """The first step, times the largest eigenvalue of the dynamics at the start."""
 
+MOST_STEPS = 10**6
+"""The largest number of steps; with more, no method would end."""
+
 
 def in_steps(
     problem: Problem, times: np.ndarray, dt: float, halvings: int
@@ -44,8 +48,14 @@ def in_steps(
     """The problem as descent in steps of at most dt/2^halvings, and the numbers of its states at `times`."""
     training = problem.training
     intervals = np.diff(np.concatenate([[0.0], times]))
-    counts = np.where(intervals > 0, np.ceil(intervals / dt * (1 - 1e-12)), 0).astype(int)
-    counts *= 2**halvings
+    needed = np.where(intervals > 0, np.ceil(intervals / dt * (1 - 1e-12)), 0) * 2.0**halvings
+    if not needed.sum() <= MOST_STEPS:
+        allowed = (
+            f"gives {needed.sum():.3g} steps of gradient flow, and at most {MOST_STEPS} are allowed; use less time, a "
+            "smaller learning rate or smaller inputs"
+        )
+        raise ProblemError("training.time", training.time, allowed)
+    counts = needed.astype(int)
     lengths = np.repeat(intervals / np.maximum(counts, 1), counts)
     starts = np.concatenate([[0.0], np.cumsum(lengths)])[:-1]
     eta = np.asarray(as_schedule(training.learning_rate)(starts), dtype=float) * lengths
@@ -67,7 +77,9 @@ def first_step(problem: Problem) -> float:
     times = np.linspace(0.0, problem.training.time, 1001)
     rate = float(np.max(np.asarray(as_schedule(problem.training.learning_rate)(times))))
     fastest = rate * (largest * setting.loss.scale + problem.training.weight_decay)
-    return FIRST_STEP / fastest if fastest > 0 else problem.training.time
+    if fastest == 0:
+        return problem.training.time
+    return max(FIRST_STEP / fastest, sys.float_info.min)
 
 
 def flow(
@@ -86,7 +98,7 @@ def flow(
     refuse_in_flow(problem.training)
     dt, end = first_step(problem), problem.training.time
     if costly and not record.chosen:
-        count = min(int(np.ceil(end / dt)) + 1, DEFAULT_COUNT)
+        count = int(min(np.ceil(end / dt) + 1, DEFAULT_COUNT))
         record = record.moved_to(linear_times(end, count))
     total = 8.0 ** (HALVINGS + 2)
     grids: list[Curves] = []

@@ -1,7 +1,7 @@
 """The wide network and its finite definition."""
 
 from learndyn.problem.activations import Activation, as_activation
-from learndyn.problem.checks import boolean, number, whole
+from learndyn.problem.checks import boolean, squared, whole
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import field
@@ -33,6 +33,6 @@ class Wide(Network):
 
     depth: int = field(whole(1))
     activation: Activation = field(part(Activation, convert=as_activation))
-    richness: float = field(number(above=0), default=1.0)
+    richness: float = field(squared(above=0), default=1.0)
     bias: bool = field(boolean, default=False)
     centered: bool = field(boolean, default=False)

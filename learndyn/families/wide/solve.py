@@ -10,7 +10,6 @@ from scipy.special import stdtrit
 
 from learndyn.core.batches import power_of_two, pseudovalues
 from learndyn.core.curves import Curves, of_batches
-from learndyn.core.memory import require_memory
 from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
@@ -39,6 +38,7 @@ from learndyn.families.wide.gradient_flow import flow
 from learndyn.families.wide.kernel_observables import is_linear, of_linear_units, with_summaries
 from learndyn.families.wide.observables import TABLE, losses
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
+from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import quasi_random_rule

@@ -53,12 +53,14 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
     def check(self, problem: Problem) -> None:
         points, criterion = problem.data, problem.training.criterion
         y = points.targets
-        labels = set(y.ravel().tolist())
-        if criterion == "logistic" and (points.outputs != 1 or labels - {-1.0, 1.0}):
+        if criterion == "logistic" and (points.outputs != 1 or (abs(y) != 1).any()):
             allowed = "the logistic loss needs one output and targets ±1"
             raise ProblemError("data.targets", y.tolist(), allowed)
         if criterion == "cross_entropy" and (
-            points.outputs < 2 or y.min() < 0 or abs(y.sum(1) - 1).max() > 1e-9
+            points.outputs < 2
+            or y.min() < 0
+            or y.max() > 1 + 1e-9
+            or abs(y.sum(1) - 1).max() > 1e-9
         ):
             allowed = "cross_entropy needs two outputs or more, and targets that are probabilities of the classes"
             raise ProblemError("data.targets", y.tolist(), allowed)

@@ -27,7 +27,7 @@ def as_activation(value: Any) -> Activation:
     if isinstance(value, str):
         return activation(value)
     if isinstance(value, dict):
-        if set(value) == {"kind"} and value["kind"] in NAMED:
+        if set(value) == {"kind"} and value["kind"] in list(NAMED):
             return Named(value["kind"])
         return part(Activation)(value, "activation")
     if callable(value):

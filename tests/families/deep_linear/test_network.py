@@ -293,7 +293,7 @@ def test_diverging_training_ends_the_curve():
 
 
 def test_long_row_recursion_is_refused_where_memory_is_short(monkeypatch):
-    from learndyn.core import memory
+    from learndyn import memory
 
     class Little:
         available = 1e6

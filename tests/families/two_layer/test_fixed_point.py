@@ -33,6 +33,24 @@ def test_damped_iteration_ends_at_the_causal_solution(ratio):
         assert np.max(np.abs(iterated[name] - causal[name])) < 1e-5 * scale, name
 
 
+def test_the_evidence_says_how_many_iterations_were_needed_and_what_residual_is_left():
+    loose, tight = (
+        ld.solve(problem(ratio=3.0, steps=8), ld.FixedPoint(tolerance=tolerance, **FEW)).evidence
+        for tolerance in (1e-3, 1e-7)
+    )
+    for evidence, tolerance in ((loose, 1e-3), (tight, 1e-7)):
+        assert len(evidence["iterations"]) == FEW["batches"]
+        assert 0 < evidence["residual"] <= tolerance
+    # With damping ½ an error falls by about two in an iteration: four decades take about 13 more.
+    more = np.subtract(tight["iterations"], loose["iterations"])
+    assert np.all((more >= 8) & (more <= 25))
+
+
+def test_only_an_iteration_has_iterations_in_its_evidence():
+    causal = ld.solve(problem(ratio=3.0, steps=8), ld.CausalSampling(**FEW))
+    assert "iterations" not in causal.evidence
+
+
 def test_too_few_iterations_are_an_error():
     with pytest.raises(ld.NotConverged, match="after 3 iterations a loss or overlap still changes"):
         ld.solve(problem(ratio=1.0, steps=20), ld.FixedPoint(iterations=3, **FEW))

@@ -29,8 +29,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learndyn.core.memory import require_memory
 from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNumbers
+from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.growing import Operator, Space, padded
 

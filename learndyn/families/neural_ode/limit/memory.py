@@ -6,12 +6,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from learndyn.core.memory import require_memory
 from learndyn.families.neural_ode.limit.derivatives import Derivatives
 from learndyn.families.neural_ode.limit.flow_numbers import flow_of
 from learndyn.families.neural_ode.limit.linear_process import Engine, Use
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.units import FlowUnits, fields_of, systems
+from learndyn.memory import require_memory
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset
 

@@ -14,7 +14,6 @@ from scipy.special import stdtrit
 
 from learndyn.core.curves import Curves
 from learndyn.core.divergence import DIVERGED
-from learndyn.core.memory import require_memory
 from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
@@ -22,6 +21,7 @@ from learndyn.errors import NotConverged
 from learndyn.families.two_layer.observables import TABLE, specialisation
 from learndyn.families.two_layer.online.equations import TASK, Equations, equations
 from learndyn.families.two_layer.student_teacher import OrderParameters
+from learndyn.memory import require_memory
 from learndyn.numerics.gaussian import closed_form
 from learndyn.numerics.rules import GRID_DIMENSIONS, PAIR_POINTS, GaussianRule, gaussian_rule
 from learndyn.numerics.statistics import mean_and_error

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from learndyn.core.progressing import Report
 from learndyn.errors import NotConverged
 from learndyn.families.two_layer.reused.equations import ReusedSetting, SampleProcess, WeightProcess
-from learndyn.families.two_layer.reused.sampled_curves import Batch, Sampling
+from learndyn.families.two_layer.reused.sampled_curves import Batch, Iterated, Sampling
 from learndyn.problem.checks import number, whole
 from learndyn.problem.part import field
 
@@ -24,6 +24,8 @@ class FixedPoint(Sampling):
     - `tolerance`: the largest change of a train loss (relative to the first) or of an overlap Q (relative to the
       largest) at which the iteration has converged. 1e-6 unless given.
     - `iterations`: the number of iterations after which it fails. 200 unless given.
+
+    The evidence has the `iterations` of every batch and the `residual`, the largest change in their last iteration.
     """
 
     damping: float = field(number(above=0, maximum=1), default=0.5)
@@ -58,7 +60,7 @@ class FixedPoint(Sampling):
             if before is not None:
                 change = np.max(np.abs(present - before))
             if change <= self.tolerance:
-                batch.reached = n
+                batch.reached, batch.iterated = n, Iterated(iteration + 1, float(change))
                 return batch
             before = present
         raise NotConverged(

@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves, averaged
 from learndyn.core.divergence import diverged
-from learndyn.core.memory import require_memory
 from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
@@ -32,6 +31,7 @@ from learndyn.families.two_layer.student_teacher import (
     rule_of_test_loss,
     student_teacher,
 )
+from learndyn.memory import require_memory
 from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.checks import whole
@@ -103,7 +103,7 @@ class Sampling(TimeSteps, Method, abstract=True):
             train, test = arrays.pop("train"), arrays.pop("test")
             curves = Curves(TABLE, record, arrays, len(states))
             # Return copies, not the process itself, so that its samples can be freed.
-            return Outcome(curves, train, test, batch.health())
+            return Outcome(curves, train, test, batch.health(), batch.iterated)
 
         outcomes = [outcome for _, outcome in sorted(in_threads(run, range(self.batches), report))]
         reached = min(len(outcome.train) for outcome in outcomes)
@@ -120,6 +120,12 @@ class Sampling(TimeSteps, Method, abstract=True):
         )
         if watched["warnings"]:
             curves = curves.told(warnings=watched["warnings"])
+        iterated = [outcome.iterated for outcome in outcomes if outcome.iterated is not None]
+        if iterated:
+            curves = curves.told(
+                iterations=[batch.iterations for batch in iterated],
+                residual=max(batch.residual for batch in iterated),
+            )
         return curves.told(
             samples=self.samples,
             batches=self.batches,
@@ -130,12 +136,22 @@ class Sampling(TimeSteps, Method, abstract=True):
 
 
 class Outcome(NamedTuple):
-    """The result of a batch: its curves, its train and test losses at all states, and the health of its samples."""
+    """The result of a batch: its curves, its train and test losses at all states, the health of its samples, and how
+    its iteration ended, if there was one.
+    """
 
     curves: Curves
     train: np.ndarray
     test: np.ndarray
     health: "Health"
+    iterated: "Iterated | None"
+
+
+class Iterated(NamedTuple):
+    """How an iteration ended: the number of iterations, and the change in the last one (the residual)."""
+
+    iterations: int
+    residual: float
 
 
 class Health(NamedTuple):
@@ -147,7 +163,10 @@ class Health(NamedTuple):
 
 
 class Batch:
-    """One batch of samples: its processes, R_h (states, K, states, K), R* (states, K, M), and the states reached."""
+    """One batch of samples: its processes, R_h (states, K, states, K), R* (states, K, M), and the states reached.
+
+    `iterated` says how an iteration ended; it is None if there was none.
+    """
 
     def __init__(self, setting: ReusedSetting, weights: WeightProcess, process: SampleProcess):
         n, K, M = setting.states, setting.hidden, setting.teachers
@@ -155,6 +174,7 @@ class Batch:
         self.R_h = np.zeros((n, K, n, K))
         self.R_star = np.zeros((n, K, M))
         self.reached = 0
+        self.iterated: Iterated | None = None
 
     def exploded(self, t: int) -> bool:
         """Whether the train loss at state t has diverged."""

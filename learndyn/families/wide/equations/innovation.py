@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from learndyn.core.memory import require_memory
 from learndyn.core.progressing import Report
 from learndyn.families.wide.problem_arrays import WideSetting
+from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.gram import gram, stacked
 from learndyn.numerics.growing import Operator, Space, padded

@@ -11,7 +11,9 @@ import sys
 def main() -> None:
     """Run the command with the arguments of the process."""
     from learndyn.cli.app import app
+    from learndyn.cli.stores import store_compiled
 
+    store_compiled()
     for stream in (sys.stdout, sys.stderr):
         # A console that cannot show a Greek letter shows a question mark instead of failing.
         if isinstance(stream, io.TextIOWrapper):

@@ -8,7 +8,17 @@ stored as its lower triangle; entries above the diagonal are never read. `n` is 
 import numba
 import numpy as np
 
-compiled = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+_options = {"nogil": True, "fastmath": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+compiled = numba.njit(cache=True, **_options)
+"""Compiles a function, and stores it on disk."""
+inner = numba.njit(cache=True, no_cpython_wrapper=True, **_options)
+"""Compiles a function that only compiled functions call. What would unpack Python's arguments, often the larger part of
+the code, is left out: a call from Python would crash."""
+unpacked = numba.njit(cache=True, no_cpython_wrapper=True, forceinline=True, **_options)
+"""The same for a function that takes so many arrays that passing them would take a tenth of a run of 25 steps."""
+inlined = numba.njit(inline="always", **_options)
+"""Puts a function into its caller before anything is compiled. For the steps of a recursion, which are called at one
+place: numba optimises a function again within each of its callers, so every level of calls costs all levels below."""
 
 
 @compiled

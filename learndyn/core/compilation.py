@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax
 import jax.monitoring
 from numba.core import event as numba_events
 
@@ -116,15 +115,10 @@ def _on_jax_event(event: str, start_time: float, end_time: float, **details: str
         return
     _add_to_open_clocks(start_time, end_time)
     if event == JAX_LOWERED and _open_clocks:
-        _lowered[threading.get_ident()] = Compilation(end_time, _jax_stores())
+        # JAX does not say whether it will store this: even with a folder to store in, it leaves out some functions.
+        _lowered[threading.get_ident()] = Compilation(end_time, stored=False)
     else:
         _lowered.pop(threading.get_ident(), None)
-
-
-def _jax_stores() -> bool:
-    """Whether JAX stores on disk whatever it compiles."""
-    everything = jax.config.jax_persistent_cache_min_compile_time_secs <= 0
-    return jax.config.jax_compilation_cache_dir is not None and everything
 
 
 class _NumbaListener(numba_events.Listener):

@@ -125,7 +125,8 @@ class _NumbaListener(numba_events.Listener):
     """Adds the time spans in which numba compiles."""
 
     def on_start(self, event: numba_events.Event) -> None:
-        stored = event.data["dispatcher"].stats.cache_path is not None
+        details = event.data or {}
+        stored = details["dispatcher"].stats.cache_path is not None
         stack = _stacks.setdefault(threading.get_ident(), [])
         stack.append(Compilation(time.time(), stored))
 

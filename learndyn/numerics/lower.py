@@ -16,7 +16,7 @@ _options: dict[str, Any] = {
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
 }
-_without_entrance = _options | {"no_cpython_wrapper": True}
+_without_entrance: dict[str, Any] = _options | {"no_cpython_wrapper": True}
 compiled = numba.njit(cache=True, **_options)
 """Compiles a function, and stores it on disk."""
 inner = numba.njit(cache=True, **_without_entrance)

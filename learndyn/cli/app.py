@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from learndyn.cli import analyses, catalogue, cite, compute, demo, results, run, sweep
+from learndyn.cli import analyses, catalogue, cite, compute, demo, results, run, sweep, warm
 from learndyn.cli.console import say
 from learndyn.cli.failures import GuardedGroup
 
@@ -145,4 +145,5 @@ _CATALOGUE = "What there is"
 _add(_CATALOGUE, catalogue.theories)
 _add(_CATALOGUE, catalogue.figures, "figures", "figures primer-1 -o pictures", "figures all")
 _add(_CATALOGUE, demo.demo, "demo", "demo --output report.html")
+_add(_CATALOGUE, warm.warm, "warm", "warm deep_linear/dataset two_layer/stream")
 _add(_CATALOGUE, version)

@@ -1,7 +1,8 @@
-"""How long compilation takes: the seconds in which JAX traces or compiles, or numba compiles.
+"""How long compilation takes, and what is being compiled now.
 
 Both libraries announce when they compile, by public interfaces: `jax.monitoring` and `numba.core.event`. The listeners
-are registered once and stay, because JAX calls them while other threads may be registering theirs.
+are registered once and stay, because JAX calls them while other threads may be registering theirs. Numba announces the
+beginning and the end; JAX announces each stage when it has ended, and what was lowered is compiled next.
 """
 
 import contextlib
@@ -9,12 +10,27 @@ import functools
 import threading
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax.monitoring
 from numba.core import event as numba_events
 
 JAX_COMPILATION = "/jax/core/compile/"
 """Events of JAX whose names begin so are tracing, lowering and compiling."""
+JAX_LOWERED = JAX_COMPILATION + "jaxpr_to_mlir_module_duration"
+"""Announced by JAX just before it compiles."""
+
+
+class Compilation(NamedTuple):
+    """A compilation that is going on: when it began, in seconds since the epoch, and whether it is stored on disk."""
+
+    start: float
+    stored: bool
+
+    @property
+    def words(self) -> str:
+        """What is going on, and how often."""
+        return f"compiling, once {'on this machine' if self.stored else 'in this process'}"
 
 
 class CompileClock:
@@ -35,6 +51,12 @@ class CompileClock:
     def close(self) -> None:
         """Ignore what is compiled from now on."""
         self._closed = time.time()
+
+    @property
+    def seconds_so_far(self) -> float:
+        """`seconds`, and those of the compilation that is going on."""
+        current = running()
+        return self.seconds + (0.0 if current is None else time.time() - current.start)
 
     @property
     def seconds(self) -> float:
@@ -62,9 +84,22 @@ def compile_clock() -> Iterator[CompileClock]:
     finally:
         _open_clocks.remove(clock)
         clock.close()
+        if not _open_clocks:
+            # What was lowered and never compiled would seem to be compiling for ever.
+            _lowered.clear()
+
+
+def running() -> Compilation | None:
+    """The compilation that is going on, in whichever thread; the oldest if there are several."""
+    current = [*_lowered.copy().values(), *(stack[0] for stack in _stacks.copy().values() if stack)]
+    return min(current, default=None)
 
 
 _open_clocks: list[CompileClock] = []
+_lowered: dict[int, Compilation] = {}
+"""What JAX is compiling in each thread."""
+_stacks: dict[int, list[Compilation]] = {}
+"""What numba is compiling in each thread; functions that are called by others are compiled within these."""
 
 
 @functools.cache
@@ -76,28 +111,31 @@ def _listen() -> None:
 
 def _on_jax_event(event: str, start_time: float, end_time: float, **details: str | int) -> None:
     """Add a time span that JAX announces, if it is one of compilation."""
-    if event.startswith(JAX_COMPILATION):
-        _add_to_open_clocks(start_time, end_time)
+    if not event.startswith(JAX_COMPILATION):
+        return
+    _add_to_open_clocks(start_time, end_time)
+    if event == JAX_LOWERED and _open_clocks:
+        # JAX does not say whether it will store this: even with a folder to store in, it leaves out some functions.
+        _lowered[threading.get_ident()] = Compilation(end_time, stored=False)
+    else:
+        _lowered.pop(threading.get_ident(), None)
 
 
 class _NumbaListener(numba_events.Listener):
-    """Adds the time spans in which numba compiles; the start times are a stack for each thread."""
-
-    def __init__(self) -> None:
-        self._local = threading.local()
+    """Adds the time spans in which numba compiles."""
 
     def on_start(self, event: numba_events.Event) -> None:
-        self._starts().append(time.time())
+        details = event.data or {}
+        stored = details["dispatcher"].stats.cache_path is not None
+        stack = _stacks.setdefault(threading.get_ident(), [])
+        stack.append(Compilation(time.time(), stored))
 
     def on_end(self, event: numba_events.Event) -> None:
-        starts = self._starts()
-        if starts:
-            _add_to_open_clocks(starts.pop(), time.time())
-
-    def _starts(self) -> list[float]:
-        if not hasattr(self._local, "starts"):
-            self._local.starts = []
-        return self._local.starts
+        stack = _stacks.get(threading.get_ident())
+        if stack:
+            _add_to_open_clocks(stack.pop().start, time.time())
+            if not stack:
+                del _stacks[threading.get_ident()]
 
 
 def _add_to_open_clocks(start: float, end: float) -> None:

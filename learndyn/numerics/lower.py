@@ -5,10 +5,28 @@ and where one matrix meets a row from the left and a column from the right, one 
 stored as its lower triangle; entries above the diagonal are never read. `n` is the size of the leading block in use.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 
-compiled = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+_options: dict[str, Any] = {
+    "nogil": True,
+    "fastmath": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+}
+_without_entrance: dict[str, Any] = _options | {"no_cpython_wrapper": True}
+compiled = numba.njit(cache=True, **_options)
+"""Compiles a function, and stores it on disk."""
+inner = numba.njit(cache=True, **_without_entrance)
+"""Compiles a function that only compiled functions call. What would unpack Python's arguments, often the larger part of
+the code, is left out: a call from Python would crash."""
+unpacked = numba.njit(cache=True, forceinline=True, **_without_entrance)
+"""The same for a function that takes so many arrays that passing them would take a tenth of a run of 25 steps."""
+inlined = numba.njit(inline="always", **_options)
+"""Puts a function into its caller before anything is compiled. For the steps of a recursion, which are called at one
+place: numba optimises a function again within each of its callers, so every level of calls costs all levels below."""
 
 
 @compiled

@@ -31,7 +31,6 @@ the corrections listed in `docs/theories/deep_linear.md`.
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
@@ -41,19 +40,19 @@ from learndyn.numerics.lower import (
     both_sides_of_lower,
     compiled,
     full_times_column,
+    inlined,
+    inner,
     lower_times_column,
     row_times_full,
     row_times_lower,
     symmetric_times_column,
+    unpacked,
 )
 
 HU, HR, GU, CH, CG, F = range(6)
 """Positions of H_u, H_r, G_u, C_h, C̃_g and F in a pair."""
 M, K = range(2)
 """Positions of M and K in the kernels of a layer."""
-
-# Calls that pass all constants would take a tenth of a run of 25 steps.
-inlined = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True, forceinline=True)
 
 
 class RecursionRows(NamedTuple):
@@ -156,19 +155,19 @@ def errors(rows: RecursionRows, const: RecursionConstants, first: int, last: int
         return total.reshape(last - first, const.outputs).sum(axis=1)
 
 
-@inlined
+@unpacked
 def _step(j: int, Nc: int):
     """t of the composite index j = (t, c); a division only where there is more than one output."""
     return j if Nc == 1 else j // Nc
 
 
-@inlined
+@unpacked
 def _zero(j: int, Nc: int):
     """The composite index (0, c) of j = (t, c)."""
     return 0 if Nc == 1 else j % Nc
 
 
-@inlined
+@unpacked
 def mix(
     C: np.ndarray,
     i: int,
@@ -195,7 +194,7 @@ def mix(
         out[j] = factor * value
 
 
-@inlined
+@unpacked
 def _times_mixing(
     row: np.ndarray,
     i: int,
@@ -216,7 +215,7 @@ def _times_mixing(
         out[_zero(j, Nc)] += factor * b[s] * row[j]
 
 
-@inlined
+@unpacked
 def _add_learning(C_row: np.ndarray, i: int, const: RecursionConstants, m: np.ndarray):
     """m += γ_0 (κ∘C) Γ in row i, from row i of C."""
     Nc = const.outputs
@@ -229,7 +228,7 @@ def _add_learning(C_row: np.ndarray, i: int, const: RecursionConstants, m: np.nd
             m[j] += gamma * value
 
 
-@compiled
+@inner
 def backward(
     i: int,
     k: np.ndarray,
@@ -256,7 +255,7 @@ def backward(
     pair[CG, i, i] = diagonal
 
 
-@compiled
+@inner
 def forward(i: int, su: np.ndarray, pair: np.ndarray, M_matrix: np.ndarray, work: np.ndarray):
     """Row i of H_u, H_r, F and C_h, from row i of M and of S_u (`su`)."""
     e, m = i + 1, M_matrix[i]
@@ -275,7 +274,7 @@ def forward(i: int, su: np.ndarray, pair: np.ndarray, M_matrix: np.ndarray, work
     pair[CH, i, i] = diagonal
 
 
-@compiled
+@inner
 def forward_identity(i: int, su: np.ndarray, pair: np.ndarray):
     """`forward` where M = 1 and u is not correlated in time: fresh examples, or the population."""
     for s in range(i):
@@ -289,7 +288,7 @@ def forward_identity(i: int, su: np.ndarray, pair: np.ndarray):
     pair[CH, i, i] = su[i] + pair[CG, i, i]
 
 
-@compiled
+@inner
 def totals(rows: RecursionRows, which: int, i: int, powers: np.ndarray, out: np.ndarray):
     """out[j] = Σ_k powers[k] (function `which` of mode k)[i, j]."""
     for j in range(i + 1):
@@ -299,7 +298,7 @@ def totals(rows: RecursionRows, which: int, i: int, powers: np.ndarray, out: np.
             out[j] += powers[k] * rows.pairs[k, which, i, j]
 
 
-@compiled
+@inner
 def errors_row(
     i: int,
     source: np.ndarray,
@@ -319,7 +318,7 @@ def errors_row(
     C_Delta[i, i] = diagonal
 
 
-@compiled
+@inlined
 def _data_row(
     i: int, rows: RecursionRows, const: RecursionConstants, su: np.ndarray, work: np.ndarray
 ):
@@ -350,7 +349,7 @@ def _data_row(
         su[j] = const.inverse_data * C_Delta[i, j]
 
 
-@inlined
+@unpacked
 def readout_row(i: int, const: RecursionConstants, k: np.ndarray, sr: np.ndarray):
     """Row i of K and S_r of the last layer: those of the readout."""
     Nc = const.outputs
@@ -362,7 +361,7 @@ def readout_row(i: int, const: RecursionConstants, k: np.ndarray, sr: np.ndarray
         k[j] = const.kappa[t, _step(j, Nc)]
 
 
-@inlined
+@unpacked
 def learnt_row(
     i: int,
     above: np.ndarray,
@@ -382,7 +381,7 @@ def learnt_row(
         k[j] = factor * (const.d[t] * const.d[s] * above[GU, i, j] + const.kappa[t, s] * full[j])
 
 
-@inlined
+@unpacked
 def revealed_row(
     i: int,
     H_row: np.ndarray,
@@ -397,7 +396,7 @@ def revealed_row(
     _add_learning(C_row, i, const, m)
 
 
-@inlined
+@unpacked
 def decayed_row(
     i: int, C_row: np.ndarray, const: RecursionConstants, factor: float, su: np.ndarray
 ):
@@ -408,7 +407,7 @@ def decayed_row(
         su[j] = factor * const.d[t] * const.d[_step(j, Nc)] * C_row[j]
 
 
-@compiled
+@inlined
 def input_backward(
     i: int,
     rows: RecursionRows,
@@ -433,7 +432,7 @@ def input_backward(
         backward(i, k_mode, sr_mode, rows.pairs[mode], rows.kernels[0, K], lam, work)
 
 
-@compiled
+@inlined
 def input_forward(
     i: int, rows: RecursionRows, const: RecursionConstants, su: np.ndarray, work: np.ndarray
 ):
@@ -454,7 +453,7 @@ def input_forward(
     forward(i, su, rows.pairs[modes], rows.kernels[1, M], work)
 
 
-@compiled
+@inlined
 def _backward_half(
     i: int,
     rows: RecursionRows,
@@ -479,7 +478,7 @@ def _backward_half(
     input_backward(i, rows, const, k, sr, work)
 
 
-@compiled
+@inlined
 def _forward_half(
     i: int, rows: RecursionRows, const: RecursionConstants, su: np.ndarray, work: np.ndarray
 ):

@@ -23,7 +23,6 @@ from learndyn.families.deep_linear.equations.feedforward import (
     M,
     RecursionConstants,
     RecursionRows,
-    inlined,
     mix,
     totals,
 )
@@ -36,10 +35,13 @@ from learndyn.numerics.lower import (
     both_sides_of_lower,
     compiled,
     full_times_column,
+    inlined,
+    inner,
     lower_times_column,
     row_times_full,
     row_times_lower,
     symmetric_times_column,
+    unpacked,
 )
 
 
@@ -53,7 +55,7 @@ class RuleDerivatives(NamedTuple):
     b_input: np.ndarray
 
 
-@compiled
+@inner
 def _mix_bar(
     out_bar: np.ndarray,
     C: np.ndarray,
@@ -91,7 +93,7 @@ def _mix_bar(
                 a_bar[s] += y * a_i * C[i, j]
 
 
-@compiled
+@inner
 def _times_mixing_bar(
     m_bar: np.ndarray,
     row: np.ndarray,
@@ -119,7 +121,7 @@ def _times_mixing_bar(
     return factor_bar
 
 
-@compiled
+@inner
 def _backward_bar(
     i: int,
     k: np.ndarray,
@@ -167,7 +169,7 @@ def _backward_bar(
     add_outer_to_lower(pair_bar[HU], k, pair_bar[GU, i], i)
 
 
-@compiled
+@inner
 def _forward_bar(
     i: int,
     su: np.ndarray,
@@ -202,7 +204,7 @@ def _forward_bar(
         M_bar[i, s] += m_bar[s] + y[s]
 
 
-@compiled
+@inner
 def _forward_identity_bar(i: int, su_bar: np.ndarray, pair_bar: np.ndarray):
     """Adjoint of `feedforward.forward_identity`."""
     for s in range(i):
@@ -214,7 +216,7 @@ def _forward_identity_bar(i: int, su_bar: np.ndarray, pair_bar: np.ndarray):
     su_bar[i] += pair_bar[CH, i, i]
 
 
-@compiled
+@inner
 def _add_to_modes(bar: RecursionRows, which: int, i: int, powers: np.ndarray, row_bar: np.ndarray):
     """Adjoint of `feedforward.totals`."""
     for k in range(len(powers)):
@@ -222,7 +224,7 @@ def _add_to_modes(bar: RecursionRows, which: int, i: int, powers: np.ndarray, ro
             bar.pairs[k, which, i, j] += powers[k] * row_bar[j]
 
 
-@compiled
+@inner
 def _data_row_bar(
     i: int,
     rows: RecursionRows,
@@ -273,7 +275,7 @@ def _data_row_bar(
     _add_to_modes(bar, CG, i, const.omega, source_bar)
 
 
-@inlined
+@unpacked
 def _revealed_row_bar(
     i: int,
     ell: int,
@@ -306,7 +308,7 @@ def _revealed_row_bar(
         rule.kappa[t, s] += const.gamma * C[j] * y
 
 
-@inlined
+@unpacked
 def _hidden_forward_bar(
     i: int,
     ell: int,
@@ -351,7 +353,7 @@ def _hidden_forward_bar(
             bar.pairs[modes + ell - 2, CH, i, j] += C_bar[j]
 
 
-@compiled
+@inlined
 def _forward_half_bar(
     i: int,
     rows: RecursionRows,
@@ -377,7 +379,7 @@ def _forward_half_bar(
     _data_row_bar(i, rows, bar, const, su_bar, work)
 
 
-@inlined
+@unpacked
 def _modes_backward_bar(
     i: int, rows: RecursionRows, bar: RecursionRows, const: RecursionConstants, work: np.ndarray
 ) -> None:
@@ -402,7 +404,7 @@ def _modes_backward_bar(
             sr_bar[j] += lam * sb[j]
 
 
-@inlined
+@unpacked
 def _readout_row_bar(
     i: int,
     k_bar: np.ndarray,
@@ -421,7 +423,7 @@ def _readout_row_bar(
             rule.kappa[t, s] += k_bar[j]
 
 
-@inlined
+@unpacked
 def _learnt_row_bar(
     i: int,
     above: np.ndarray,
@@ -452,7 +454,7 @@ def _learnt_row_bar(
     _mix_bar(full_bar, above[CG], above_bar[CG], i, const, increments, ones, 1.0, unused, unused)
 
 
-@compiled
+@inlined
 def _backward_half_bar(
     i: int,
     rows: RecursionRows,

@@ -39,7 +39,7 @@ from learndyn.families.deep_linear.equations.feedforward import (
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
 from learndyn.numerics.lower import (
     both_sides_of_lower,
-    compiled,
+    inner,
     lower_times_column,
     row_times_lower,
     symmetric_times_column,
@@ -69,7 +69,7 @@ def memory(numbers: LimitNumbers, steps: int) -> float:
     return 8.0 * n * n * len(NodeFunctions._fields) * numbers.depth
 
 
-@compiled
+@inner
 def above(
     i: int,
     node: int,
@@ -103,7 +103,7 @@ def above(
     k_rate[i], sr_rate[i] = 0.0, diagonal
 
 
-@compiled
+@inner
 def below(
     i: int,
     node: int,

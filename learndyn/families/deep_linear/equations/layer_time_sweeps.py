@@ -28,7 +28,7 @@ from learndyn.families.deep_linear.equations.feedforward import (
 from learndyn.families.deep_linear.equations.infinite_depth import NodeFunctions, above, below
 from learndyn.numerics.anderson import accelerate, empty_history
 from learndyn.numerics.lobatto import Lobatto
-from learndyn.numerics.lower import compiled
+from learndyn.numerics.lower import compiled, inlined, inner
 
 SETTLED, STALLED = 1e-13, 1e-9
 """Sweeps end when the relative change of every row is below `SETTLED`, or when it is below `STALLED` and no longer
@@ -83,7 +83,7 @@ def integrations(square: float, rule: Lobatto) -> tuple[LayerTimeIntegration, La
     return both[0], both[1]
 
 
-@compiled
+@inner
 def _integrate(
     i: int,
     node: int,
@@ -107,7 +107,7 @@ def _integrate(
     return change, size
 
 
-@compiled
+@inner
 def _sweep(
     i: int,
     upwards: bool,
@@ -142,7 +142,7 @@ def _sweep(
     return changed, largest_device, largest_noise
 
 
-@compiled
+@inner
 def _pack(i: int, lane: np.ndarray, scales: np.ndarray, flat: np.ndarray):
     """Write f(y) − y of all nodes into one vector, scaled to order one; returns its length."""
     place = 0
@@ -154,7 +154,7 @@ def _pack(i: int, lane: np.ndarray, scales: np.ndarray, flat: np.ndarray):
     return place
 
 
-@compiled
+@inner
 def _unpack(i: int, flat: np.ndarray, scales: np.ndarray, lane: np.ndarray):
     """The inverse of `_pack`."""
     place = 0
@@ -165,7 +165,7 @@ def _unpack(i: int, flat: np.ndarray, scales: np.ndarray, lane: np.ndarray):
                 place += 1
 
 
-@compiled
+@inner
 def _first_guess(i: int, outputs: int, lane: np.ndarray):
     """Start from f(y) − y of the row one step earlier; its entries near the diagonal move along with the diagonal."""
     for part in range(2, 4):
@@ -174,7 +174,7 @@ def _first_guess(i: int, outputs: int, lane: np.ndarray):
                 lane[part, node, j] = lane[part, node, j - outputs]
 
 
-@compiled
+@inner
 def _settle(
     i: int,
     upwards: bool,
@@ -210,7 +210,7 @@ def _settle(
     return UNSETTLED
 
 
-@compiled
+@inlined
 def _backward_half(
     i: int,
     rows: RecursionRows,
@@ -234,7 +234,7 @@ def _backward_half(
     return ending
 
 
-@compiled
+@inlined
 def _forward_half(
     i: int,
     rows: RecursionRows,

@@ -45,7 +45,7 @@ from learndyn.families.deep_linear.equations.feedforward import (
     revealed_row,
 )
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
-from learndyn.numerics.lower import compiled
+from learndyn.numerics.lower import compiled, inlined
 
 
 class ResidualBlocks(NamedTuple):
@@ -70,7 +70,7 @@ def memory(numbers: LimitNumbers, steps: int) -> float:
     return 8.0 * n * n * 14 * (numbers.depth - 1)
 
 
-@compiled
+@inlined
 def _backward_half(
     i: int,
     rows: RecursionRows,
@@ -101,7 +101,7 @@ def _backward_half(
     input_backward(i, rows, const, k, sr, work)
 
 
-@compiled
+@inlined
 def _forward_half(
     i: int,
     rows: RecursionRows,

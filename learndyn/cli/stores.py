@@ -1,0 +1,38 @@
+"""Where the command stores what JAX compiles. The library itself leaves JAX's settings alone."""
+
+import os
+import sys
+from pathlib import Path
+
+FOLDER = "LEARNDYN_CACHE_DIR"
+"""The environment variable that names another folder."""
+JAX_FOLDER = "JAX_COMPILATION_CACHE_DIR"
+JAX_LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+
+
+def folder() -> Path:
+    """The folder for what is compiled: `LEARNDYN_CACHE_DIR`, or learndyn's place among the user's caches."""
+    if FOLDER in os.environ:
+        return Path(os.environ[FOLDER])
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "learndyn" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "learndyn"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "learndyn"
+
+
+def store_compiled() -> None:
+    """Let JAX store all that this process compiles, unless the user has told it where to store things.
+
+    Processes that this one starts do the same, through the environment.
+    """
+    if JAX_FOLDER in os.environ:
+        return
+    settings = {JAX_FOLDER: str(folder() / "jax"), JAX_LEAST_SECONDS: "0"}
+    os.environ.update(settings)
+    if "jax" in sys.modules:
+        # It has read the environment already.
+        import jax
+
+        jax.config.update("jax_compilation_cache_dir", settings[JAX_FOLDER])
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -1,0 +1,44 @@
+"""`learndyn warm`, and what it leaves for other processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COUNT = """
+import sys
+from numba.core import event
+import learndyn as ld
+from learndyn.core.theory import theories
+from learndyn.families.deep_linear.equations import feedforward
+
+with event.install_recorder("numba:compile") as recorder:
+    theory = next(theory for theory in theories() if theory.name == "deep_linear/dataset")
+    ld.solve(ld.Problem.from_toml(theory.template))
+print(len(recorder.buffer), len(feedforward.advance.signatures))
+"""
+
+
+def test_an_unknown_theory_is_refused_by_name(learndyn):
+    outcome = learndyn("warm", "deep_linear/datasets")
+    assert outcome.exit_code == 2
+    assert "deep_linear/dataset" in outcome.stderr
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing_after_warming(tmp_path):
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
+        "LEARNDYN_CACHE_DIR": str(tmp_path / "learndyn"),
+    }
+    command = "from learndyn.cli import main; main()"
+    warming = [sys.executable, "-c", command, "warm", "deep_linear/dataset"]
+    first = subprocess.run(warming, env=environment, capture_output=True, text=True, check=True)
+    assert "deep_linear/dataset" in first.stdout
+    assert "compiling, once on this machine" in first.stderr
+    assert list(Path(tmp_path / "numba").rglob("*.nbi"))
+    counting = [sys.executable, "-c", COUNT]
+    second = subprocess.run(counting, env=environment, capture_output=True, text=True, check=True)
+    assert second.stdout.split() == ["0", "1"]

@@ -1,37 +1,14 @@
 """Settings shared by all tests: repeatable examples, no display, no leaked precision."""
 
 import contextlib
-import importlib.util
-import mmap
 import os
 from pathlib import Path
 
-
-def known_to_xla(flag: str) -> bool:
-    """Whether the installed XLA has a flag; one that it does not have would end the process."""
-    package = importlib.util.find_spec("jaxlib")
-    assert package is not None
-    assert package.origin is not None
-    for library in Path(package.origin).parent.glob("libjax_common*"):
-        with (
-            library.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
-        ):
-            return text.find(flag.encode()) >= 0
-    return False
-
+from tests.xla import quick_to_compile
 
 os.environ["MPLBACKEND"] = "Agg"
-# Tests compile much and compute little: without these, compiling takes twice as long. Each worker has one core.
-QUICK_TO_COMPILE = {
-    "xla_backend_optimization_level": "0",
-    "xla_cpu_use_fusion_emitters": "false",
-    "xla_cpu_multi_thread_eigen": "false",
-}
-os.environ.setdefault(
-    "XLA_FLAGS",
-    " ".join(f"--{flag}={value}" for flag, value in QUICK_TO_COMPILE.items() if known_to_xla(flag)),
-)
+os.environ.setdefault("XLA_FLAGS", quick_to_compile())
+# Each worker has one core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compilation is most of the time of a first run; workers and later runs share it.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "jax")

@@ -1,0 +1,187 @@
+"""Where the entries of a dimension's vectors come from, in each back end.
+
+A site hands out normal vectors and the innovations of matrices, as rows of `length` entries; ⟨x, y⟩ = scale · Σ x y.
+
+- `Entries`: n entries; an innovation is (1 − P_V) ε with ε ~ N(0, 1)^n.
+- `Samples`: S samples. In the limit ε is independent of all that is known; an *even* innovation has this between samples:
+  orthogonal to the constant, to earlier innovations and normal vectors, and to all directions that matrices were asked, and
+  of length one. One orthonormal basis of all these is kept for a dimension, so that the projection is joint.
+- `Axes`: in linear programs innovation number j is the j-th unit vector; number 0 is the constant.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from learndyn.errors import ProgramError
+from learndyn.numerics.normals import GROUP, QuasiNormals
+from learndyn.programs.affine import Affine
+
+ROWS_PER_SAMPLE = 1.5
+"""Samples needed for each direction of a dimension."""
+SPANNED = 1e-9
+"""A direction of which less than this is new to its dimension is spanned already."""
+
+
+class Entries:
+    """n entries of a network."""
+
+    grows = False
+
+    def __init__(self, name: str, n: int):
+        self.name, self.length, self.scale, self.bytes = name, n, 1 / n, 0
+
+    def constant(self, scalar: np.ndarray) -> Any:
+        """The vector whose entries are all this scalar."""
+        return np.asarray(scalar)[..., None]
+
+    def normals(self, count: int, rng: np.random.Generator) -> Any:
+        """Normal vectors."""
+        return rng.standard_normal((count, self.length))
+
+    def uniforms(self, count: int, rng: np.random.Generator) -> Any:
+        """Uniform vectors on (0, 1)."""
+        return rng.random((count, self.length))
+
+    def innovations(self, count: int, V: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+        """(1 − P_V) ε."""
+        epsilon = rng.standard_normal((count, self.length))
+        return epsilon if V is None else epsilon - self.scale * (epsilon @ V.T) @ V
+
+    def note(self, rows: np.ndarray) -> None:
+        """Directions asked of a matrix: nothing to do."""
+
+    def wrapped(self, rows: np.ndarray, shape: tuple[int, ...]) -> Any:
+        """Rows as a vector with these small axes."""
+        return rows.reshape((*shape, rows.shape[-1]))
+
+    def unwrapped(self, data: Any) -> np.ndarray:
+        """A vector as rows."""
+        data = np.broadcast_to(data, (*data.shape[:-1], self.length))
+        return data.reshape((-1, self.length))
+
+
+class Samples(Entries):
+    """S samples of the site, in the limit."""
+
+    def __init__(self, name: str, samples: int, seed: np.random.SeedSequence):
+        super().__init__(name, samples)
+        self._normals: QuasiNormals | None = QuasiNormals(samples, seed)
+        self._used, self.count = 0, 1
+        self._basis = np.ones((16, samples))
+
+    @property
+    def basis(self) -> np.ndarray:
+        """Orthonormal rows: the constant, innovations, normal vectors and what is new in directions asked."""
+        return self._basis[: self.count]
+
+    def _drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Sobol' points for the first columns of a dimension, random ones later."""
+        if self._normals is None:
+            return rng.standard_normal((count, self.length))
+        even = min(count, GROUP - self._used)
+        first = self._normals.columns(self._used, self._used + even).T
+        self._used += even
+        if self._used == GROUP:
+            self._normals = None
+        return np.concatenate([first, rng.standard_normal((count - even, self.length))])
+
+    def normals(self, count: int, rng: np.random.Generator) -> Any:
+        """Normal vectors, even."""
+        return self.innovations(count, None, rng)
+
+    def uniforms(self, count: int, rng: np.random.Generator) -> Any:
+        """Uniform vectors on (0, 1)."""
+        return ndtr(self._drawn(count, rng))
+
+    def innovations(self, count: int, V: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+        """Even innovations. V is among the directions noted."""
+        epsilon = self._orthonormal(self._drawn(count, rng), 0.0)
+        # A group that falls into the span by accident would be a fault of the caller.
+        assert len(epsilon) == count
+        return epsilon
+
+    def note(self, rows: np.ndarray) -> None:
+        """Directions asked of a matrix: later innovations are orthogonal to them."""
+        self._orthonormal(rows, SPANNED)
+
+    def _orthonormal(self, x: np.ndarray, spanned: float) -> np.ndarray:
+        """What is new in the rows x, orthonormal, now in the basis; rows that are spanned already are left out."""
+        x = x - self.scale * (x @ self.basis.T) @ self.basis
+        x = x - self.scale * (x @ self.basis.T) @ self.basis
+        fresh = np.zeros((0, self.length))
+        for row in x:
+            length = math.sqrt(self.scale * (row @ row))
+            if length <= spanned:
+                continue
+            row = row - self.scale * (fresh @ row) @ fresh
+            rest = math.sqrt(self.scale * (row @ row))
+            if rest <= max(spanned, 1e-12 * length):
+                continue
+            row = row / rest
+            # Against rounding where little was left.
+            row = row - self.scale * (self.basis @ row) @ self.basis
+            row = row - self.scale * (fresh @ row) @ fresh
+            fresh = np.concatenate([fresh, row[None] / math.sqrt(self.scale * (row @ row))])
+        self._store(fresh)
+        return fresh
+
+    def _store(self, fresh: np.ndarray) -> None:
+        need = self.count + len(fresh)
+        if self.length < ROWS_PER_SAMPLE * need:
+            wanted = 2 ** math.ceil(math.log2(2 * ROWS_PER_SAMPLE * need))
+            raise ProgramError(
+                f"{self.length} samples are too few: the dimension {self.name!r} has {need} directions, and needs "
+                f"{ROWS_PER_SAMPLE} samples for each. Try samples={wanted}, or a larger drop"
+            )
+        if need > len(self._basis):
+            larger = np.zeros((max(need, 2 * len(self._basis)), self.length))
+            larger[: self.count] = self.basis
+            self._basis = larger
+        self._basis[self.count : need], self.count = fresh, need
+        self.bytes = self._basis.nbytes + (0 if self._normals is None else 8 * GROUP * self.length)
+
+
+class Axes(Entries):
+    """Coordinates of linear programs: their number grows with the innovations."""
+
+    grows = True
+
+    def __init__(self, name: str):
+        super().__init__(name, 1)
+
+    def constant(self, scalar: np.ndarray) -> Any:
+        """The scalar times the constant vector."""
+        return Affine(np.asarray(scalar)[..., None])
+
+    def normals(self, count: int, rng: np.random.Generator) -> Any:
+        """The next unit vectors."""
+        first, self.length = self.length, self.length + count
+        return np.eye(self.length)[first:]
+
+    def uniforms(self, count: int, rng: np.random.Generator) -> Any:
+        """Refused."""
+        raise ProgramError(
+            "uniform vectors are not linear in normal ones, and Coordinates follows linear programs only: "
+            "use Limit(samples)"
+        )
+
+    def innovations(self, count: int, V: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+        """The next unit vectors."""
+        return self.normals(count, rng)
+
+    def wrapped(self, rows: np.ndarray, shape: tuple[int, ...]) -> Any:
+        """Rows as a vector with these small axes."""
+        return Affine(rows.reshape((*shape, rows.shape[-1])))
+
+    def unwrapped(self, data: Any) -> np.ndarray:
+        """A vector as rows; products are refused before."""
+        array = data.array
+        larger = np.zeros((*array.shape[:-1], self.length))
+        larger[..., : array.shape[-1]] = array
+        return larger.reshape((-1, self.length))
+
+
+Site = Entries

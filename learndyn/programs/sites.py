@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg import qr, solve_triangular
 from scipy.special import ndtr
 
 from learndyn.errors import ProgramError
@@ -21,6 +22,8 @@ from learndyn.programs.affine import Affine
 
 ROWS_PER_SAMPLE = 1.5
 """Samples needed for each direction of a dimension."""
+WAITING = 32
+"""Even normals that are prepared at a time."""
 SPANNED = 1e-9
 """A direction of which less than this is new to its dimension is spanned already."""
 
@@ -71,6 +74,7 @@ class Samples(Entries):
         self._normals: QuasiNormals | None = QuasiNormals(samples, seed)
         self._used, self.count = 0, 1
         self._basis = np.ones((16, samples))
+        self._waiting = np.zeros((0, samples))
 
     @property
     def basis(self) -> np.ndarray:
@@ -96,52 +100,75 @@ class Samples(Entries):
         """Uniform vectors on (0, 1)."""
         return ndtr(self._drawn(count, rng))
 
-    def innovations(self, count: int, V: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    def innovations(
+        self, count: int, V: np.ndarray | None, rng: np.random.Generator
+    ) -> np.ndarray:
         """Even innovations. V is among the directions noted."""
-        epsilon = self._orthonormal(self._drawn(count, rng), 0.0)
-        # A group that falls into the span by accident would be a fault of the caller.
-        assert len(epsilon) == count
+        self._check_room(count)
+        if count > len(self._waiting):
+            block = min(WAITING, self.count, self.length // 8)
+            self._prepare(max(count - len(self._waiting), block), rng)
+        epsilon, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._store(epsilon)
         return epsilon
+
+    def _prepare(self, count: int, rng: np.random.Generator) -> None:
+        """Add even normals to those that wait: one pass over the basis serves many innovations."""
+        fresh, waiting = self._drawn(count, rng), self._waiting
+        # Twice, because the first time leaves rounding where little of a row was new.
+        for _ in range(2):
+            fresh = self._rest(fresh)
+            fresh = self._evened(fresh - self.scale * (fresh @ waiting.T) @ waiting)
+        self._waiting = np.concatenate([waiting, fresh])
+
+    def _evened(self, rows: np.ndarray) -> np.ndarray:
+        """The rows made orthonormal, each from itself and those before."""
+        factor = np.linalg.cholesky(self.scale * (rows @ rows.T))
+        return solve_triangular(factor, rows, lower=True, check_finite=False)
 
     def note(self, rows: np.ndarray) -> None:
         """Directions asked of a matrix: later innovations are orthogonal to them."""
-        self._orthonormal(rows, SPANNED)
+        rest = self._rest(rows)
+        lengths = np.sqrt(self.scale * np.einsum("ki,ki->k", rest, rest))
+        new = lengths > SPANNED
+        if not np.any(new):
+            return
+        lengths = lengths[new]
+        columns, factor, order = qr(
+            (rest[new] / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False
+        )
+        new = np.abs(np.diag(factor)) * lengths[order] > SPANNED * math.sqrt(self.length)
+        rest = self._rest(columns.T[new])
+        rest = qr(rest.T, mode="economic", check_finite=False)[0].T * math.sqrt(self.length)
+        self._check_room(len(rest))
+        self._store(rest)
+        if len(self._waiting):
+            waiting = self._waiting
+            self._waiting = self._evened(waiting - self.scale * (waiting @ rest.T) @ rest)
 
-    def _orthonormal(self, x: np.ndarray, spanned: float) -> np.ndarray:
-        """What is new in the rows x, orthonormal, now in the basis; rows that are spanned already are left out."""
-        x = x - self.scale * (x @ self.basis.T) @ self.basis
-        x = x - self.scale * (x @ self.basis.T) @ self.basis
-        fresh = np.zeros((0, self.length))
-        for row in x:
-            length = math.sqrt(self.scale * (row @ row))
-            if length <= spanned:
-                continue
-            row = row - self.scale * (fresh @ row) @ fresh
-            rest = math.sqrt(self.scale * (row @ row))
-            if rest <= max(spanned, 1e-12 * length):
-                continue
-            row = row / rest
-            # Against rounding where little was left.
-            row = row - self.scale * (self.basis @ row) @ self.basis
-            row = row - self.scale * (fresh @ row) @ fresh
-            fresh = np.concatenate([fresh, row[None] / math.sqrt(self.scale * (row @ row))])
-        self._store(fresh)
-        return fresh
+    def _rest(self, x: np.ndarray) -> np.ndarray:
+        """What is left of the rows x outside the basis."""
+        return x - self.scale * (x @ self.basis.T) @ self.basis
 
-    def _store(self, fresh: np.ndarray) -> None:
-        need = self.count + len(fresh)
+    def _check_room(self, count: int) -> None:
+        """Refuse more directions than the samples can tell apart."""
+        need = self.count + count
         if self.length < ROWS_PER_SAMPLE * need:
             wanted = 2 ** math.ceil(math.log2(2 * ROWS_PER_SAMPLE * need))
             raise ProgramError(
-                f"{self.length} samples are too few: the dimension {self.name!r} has {need} directions, and needs "
-                f"{ROWS_PER_SAMPLE} samples for each. Try samples={wanted}, or a larger drop"
+                f"{self.length} samples are too few: the dimension {self.name!r} has {need} directions by now, "
+                f"and needs {ROWS_PER_SAMPLE} samples for each. Try samples={wanted}, or a larger drop"
             )
+
+    def _store(self, fresh: np.ndarray) -> None:
+        need = self.count + len(fresh)
         if need > len(self._basis):
-            larger = np.zeros((max(need, 2 * len(self._basis)), self.length))
+            larger = np.empty((max(need, 2 * len(self._basis)), self.length))
             larger[: self.count] = self.basis
             self._basis = larger
         self._basis[self.count : need], self.count = fresh, need
-        self.bytes = self._basis.nbytes + (0 if self._normals is None else 8 * GROUP * self.length)
+        points = 0 if self._normals is None else 8 * GROUP * self.length
+        self.bytes = self._basis.nbytes + self._waiting.nbytes + points
 
 
 class Axes(Entries):

@@ -1,7 +1,7 @@
 """Vectors of linear programs, as coordinates.
 
-Normal vectors and innovations of a dimension are orthonormal, and orthogonal to the constant. A vector that is linear in
-them has the coordinates x_0 (the constant), x_1, x_2, …, so that
+Normal vectors and innovations of a dimension are orthonormal, and orthogonal to the constant. A vector that is linear
+in them has the coordinates x_0 (the constant), x_1, x_2, …, so that
 
     ⟨x⟩ = x_0,   ⟨x y⟩ = Σ_k x_k y_k .
 

@@ -1,7 +1,7 @@
 """Orthonormal directions that grow with what is asked.
 
-⟨U_i, U_k⟩ = δ_ik, with ⟨x, y⟩ = scale · Σ x y. A block of vectors x is split into its part in the span and the rest; the
-longest rest is made a new direction until all that is left is short:
+⟨U_i, U_k⟩ = δ_ik, with ⟨x, y⟩ = scale · Σ x y. A block of vectors x is split into its part in the span and the rest;
+the longest rest is made a new direction until all that is left is short:
 
     R = x − Σ_i ⟨U_i, x⟩ U_i
     q = R_k/|R_k| of the longest;  q ← q − Σ_i ⟨U_i, q⟩ U_i over all directions, old and new;  q ← q/|q|
@@ -23,11 +23,12 @@ ROOM = 16
 
 
 class Directions:
-    """Orthonormal vectors as rows, and their images under a matrix."""
+    """Orthonormal vectors as rows, `count` of them; the first `imaged` have images under a matrix."""
 
     def __init__(self, scale: float, drop: float, floor: float):
         self.scale, self.drop, self.floor = scale, drop, floor
-        self.count, self.longest, self.dropped, self.orthonormality = 0, 0.0, 0.0, 0.0
+        self.count = self.imaged = 0
+        self.longest = self.dropped = self.orthonormality = 0.0
         self._rows, self._images = np.zeros((0, 0)), np.zeros((0, 0))
 
     @property
@@ -37,8 +38,8 @@ class Directions:
 
     @property
     def images(self) -> np.ndarray:
-        """Their images."""
-        return self._images[: self.count]
+        """The images of the first `imaged` of them."""
+        return self._images[: self.imaged]
 
     @property
     def bytes(self) -> int:
@@ -88,26 +89,29 @@ class Directions:
         self.dropped = max(self.dropped, left.max(initial=0.0))
         return coordinates, fresh
 
-    def add(self, fresh: np.ndarray, images: np.ndarray) -> None:
-        """Take in new directions with their images."""
+    def add(self, fresh: np.ndarray) -> None:
+        """Take in new directions; their images come later."""
         need = self.count + len(fresh)
         if need > len(self._rows):
             room = max(need, 2 * len(self._rows), ROOM)
-            self._rows, self._images = (
-                _taller(self._rows, (room, fresh.shape[1])),
-                _taller(self._images, (room, images.shape[1])),
-            )
-        self._rows[self.count : need], self._images[self.count : need] = fresh, images
+            self._rows = _taller(self._rows, room)
+            self._images = _taller(self._images, room)
+        self._rows[self.count : need] = fresh
         first, self.count = self.count, need
         overlaps = self.scale * (fresh @ self.rows.T)
         overlaps[:, first:] -= np.eye(len(fresh))
         self.orthonormality = max(self.orthonormality, float(np.abs(overlaps).max(initial=0.0)))
 
+    def reveal(self, images: np.ndarray) -> None:
+        """Take in the images of the directions that have none."""
+        self._images[self.imaged : self.count] = images
+        self.imaged = self.count
+
     def _lengths(self, x: np.ndarray) -> np.ndarray:
         return np.sqrt(self.scale * np.einsum("ki,ki->k", x, x))
 
 
-def _taller(array: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    larger = np.zeros(shape)
-    larger[: len(array), : array.shape[1]] = array
+def _taller(array: np.ndarray, rows: int) -> np.ndarray:
+    larger = np.zeros((rows, array.shape[1]))
+    larger[: len(array)] = array
     return larger

@@ -21,7 +21,7 @@ BEHIND = "Z"
 """The letter of the dimension in Einstein sums."""
 
 
-def mean(x: Value) -> Value:
+def mean(x: Any) -> Value:
     """⟨x⟩ = (1/n) Σ_i x_i over the dimension; small axes remain."""
     if not isinstance(x, Value) or x.dim is None:
         raise refuse("mean(x) is the average of a vector over its dimension, and this is no vector")
@@ -35,12 +35,12 @@ def mean(x: Value) -> Value:
     return Value(x.net, averaged(x.data), None, pull)
 
 
-def inner(x: Value, y: Value) -> Value:
+def inner(x: Any, y: Any) -> Value:
     """⟨x y⟩."""
     return mean(x * y)
 
 
-def fixed(x: Value) -> Value:
+def fixed(x: Any) -> Value:
     """The same value, through which no gradient flows."""
     return Value(x.net, x.data, x.dim)
 
@@ -75,7 +75,7 @@ def gelu(x: Any) -> Value:
     return entrywise("gelu", x)
 
 
-def softmax(x: Value, axis: int = -1) -> Value:
+def softmax(x: Any, axis: int = -1) -> Value:
     """e^x/Σe^x along a small axis."""
     if not isinstance(x, Value) or not x.shape:
         raise refuse("softmax runs along a small axis, and there is none")
@@ -92,7 +92,7 @@ def _largest(x: Value, axis: int) -> Value:
     return Value(x.net, x.data.max(axis=axis, keepdims=True), x.dim)
 
 
-def stack(values: Sequence[Value], axis: int = 0) -> Value:
+def stack(values: Sequence[Any], axis: int = 0) -> Value:
     """Values side by side along a new small axis."""
     parts = as_values(values)
     index = axis % (parts[0].ndim + 1)
@@ -100,7 +100,7 @@ def stack(values: Sequence[Value], axis: int = 0) -> Value:
     return concatenate([part[slot] for part in parts], index)
 
 
-def concatenate(values: Sequence[Value], axis: int = 0) -> Value:
+def concatenate(values: Sequence[Any], axis: int = 0) -> Value:
     """Values one after the other along a small axis."""
     parts = as_values(values)
     dim, net, axis = common_dim(parts), parts[0].net, axis % parts[0].ndim
@@ -135,7 +135,7 @@ def _cut(array: np.ndarray, axis: int, end: int, part: Value) -> np.ndarray:
     return array[(slice(None),) * axis + (slice(end - part.shape[axis], end),)]
 
 
-def reshape(x: Value, shape: Any) -> Value:
+def reshape(x: Any, shape: Any) -> Value:
     """The same with other small axes."""
     return x.reshape(shape)
 

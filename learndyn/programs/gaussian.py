@@ -23,12 +23,6 @@ from learndyn.programs.directions import Directions
 from learndyn.programs.sites import Site
 
 
-class Breaks:
-    """Terms that tests leave out on purpose, to see that it is noticed. All stand in a real run."""
-
-    forced = adjoint_ratio = innovation_ratio = projected = outer_ratio = True
-
-
 def sized(M: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The array with zeros behind and below, up to `shape`."""
     if M.shape == shape:
@@ -104,46 +98,38 @@ class Gaussian:
         """`size` times this matrix, as a term of another one."""
         return Combination(0.0, np.zeros((0, 0)), None, {self: size})
 
-    def coordinates(self, x: np.ndarray) -> np.ndarray:
-        """Those of the rows x (over the columns of W) in U, which grows as needed."""
-        self._widen()
-        b, fresh = self.U.new(x)
-        if not len(fresh):
-            return b
-        self.cols.note(fresh)
-        if self.array is not None:
-            image = fresh @ self.array.T
-        else:
-            forced = self.cols.scale * (fresh @ self.V.images.T) / self.rho
-            epsilon = self.rows.innovations(
-                len(fresh), self.V.rows if Breaks.projected else None, self.rng
-            )
-            self._widen()
-            fresh = padded(fresh, self.cols.length)
-            image = padded(forced @ self.V.rows * Breaks.forced, self.rows.length) + epsilon
-        self.U.add(fresh, image)
-        return np.concatenate([b, self.cols.scale * (padded(x, fresh.shape[1]) @ fresh.T)], axis=1)
+    def coordinates(
+        self, x: np.ndarray, transposed: bool = False, images: bool = True
+    ) -> np.ndarray:
+        """Those of the rows x in U, or of the rows z in V if `transposed`; directions are added as needed.
 
-    def coordinates_transposed(self, z: np.ndarray) -> np.ndarray:
-        """Those of the rows z (over the rows of W) in V, which grows as needed."""
+        A direction whose image nobody has asked for has none.
+        """
+        own, here = (self.V, self.rows) if transposed else (self.U, self.cols)
         self._widen()
-        a, fresh = self.V.new(z)
-        if not len(fresh):
-            return a
-        self.rows.note(fresh)
+        b, fresh = own.new(x)
+        if len(fresh):
+            here.note(fresh)
+            own.add(fresh)
+            b = np.concatenate([b, here.scale * (x @ fresh.T)], axis=1)
+        if images and own.imaged < own.count:
+            own.reveal(self._images(transposed))
+        return b
+
+    def _images(self, transposed: bool) -> np.ndarray:
+        """W q, or W^⊤p if `transposed`, for the directions that have no image yet."""
+        own, other, here, there = self.U, self.V, self.cols, self.rows
+        factor, size = 1 / self.rho, 1.0
+        if transposed:
+            own, other, here, there = other, own, there, here
+            factor, size = self.rho, np.sqrt(self.rho)
+        fresh, known = own.rows[own.imaged :], other.imaged
         if self.array is not None:
-            image = fresh @ self.array
-        else:
-            forced = self.rho * self.rows.scale * (fresh @ self.U.images.T)
-            epsilon = self.cols.innovations(
-                len(fresh), self.U.rows if Breaks.projected else None, self.rng
-            )
-            root = np.sqrt(self.rho) if Breaks.innovation_ratio else 1.0
-            self._widen()
-            fresh = padded(fresh, self.rows.length)
-            image = padded(forced @ self.U.rows * Breaks.forced, self.cols.length) + root * epsilon
-        self.V.add(fresh, image)
-        return np.concatenate([a, self.rows.scale * (padded(z, fresh.shape[1]) @ fresh.T)], axis=1)
+            return fresh @ (self.array if transposed else self.array.T)
+        b = factor * here.scale * (fresh @ other.images.T)
+        epsilon = there.innovations(len(fresh), other.rows[:known], self.rng)
+        self._widen()
+        return b @ other.rows[:known] + size * epsilon
 
     def apply(self, state: Combination, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t) x for each row x, and the coordinates b."""
@@ -162,13 +148,12 @@ class Gaussian:
 
     def apply_transposed(self, state: Combination, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t)^⊤z for each row z, and the coordinates a."""
-        a = self.coordinates_transposed(z)
+        a = self.coordinates(z, transposed=True)
         self._widen()
         x = (state.c * a) @ self.V.images
-        rho = self.rho if Breaks.adjoint_ratio else 1.0
         if state.M.size:
             M = sized(state.M, (a.shape[1], state.M.shape[1]))
-            x += rho * ((a @ M) @ self.U.rows[: M.shape[1]])
+            x += self.rho * ((a @ M) @ self.U.rows[: M.shape[1]])
         if state.Q is not None:
             x += self.rho * self.rows.scale * (z @ state.Q)
         for matrix, size in state.noise.items():
@@ -199,8 +184,9 @@ class Gaussian:
     def identity(self) -> float:
         """The largest |ρ⟨V_j, Y_i⟩ − ⟨X_j, U_i⟩|, which is rounding."""
         self._widen()
-        left = self.rho * self.rows.scale * (self.V.rows @ self.U.images.T)
-        right = self.cols.scale * (self.V.images @ self.U.rows.T)
+        U, V = self.U.rows[: self.U.imaged], self.V.rows[: self.V.imaged]
+        left = self.rho * self.rows.scale * (V @ self.U.images.T)
+        right = self.cols.scale * (self.V.images @ U.T)
         return float(np.abs(left - right).max(initial=0.0))
 
     def _widen(self) -> None:
@@ -230,9 +216,11 @@ class DenseGaussian:
         """`size` times this matrix."""
         return size * self.array
 
-    def coordinates_transposed(self, z: np.ndarray) -> np.ndarray:
+    def coordinates(
+        self, x: np.ndarray, transposed: bool = False, images: bool = True
+    ) -> np.ndarray:
         """The rows themselves."""
-        return z
+        return x
 
     def apply(self, state: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t) x for each row x."""

@@ -8,14 +8,13 @@ The adjoint of a matrix is the operator W̄ = ρ ∂L/∂W (as an array), with �
 For weights w = √m W of unit variance, W −= η W̄ is w −= η n ∂L/∂w.
 """
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from learndyn.errors import ProgramError
 from learndyn.programs.affine import NotLinear, Product
-from learndyn.programs.gaussian import Breaks
-from learndyn.programs.lines import users_line
+from learndyn.programs.lines import Line, users_line
 from learndyn.programs.values import Dim, NotFinite, Value, not_linear, refuse
 
 if TYPE_CHECKING:
@@ -96,21 +95,25 @@ def _product(matrix: Matrix, x: Any, transposed: bool) -> Value:
     gaussian, state, shape = matrix.gaussian, matrix.state, x.shape
     ways = gaussian.apply, gaussian.apply_transposed
     forward, backward = ways[::-1] if transposed else ways
-    factor = gaussian.rho if transposed else 1 / gaussian.rho
-    rows, coordinates = _asked(forward, state, start.site.unwrapped(x.data))
+    rho, line = gaussian.rho, users_line()
+    with _named(line):
+        rows, coordinates = forward(state, start.site.unwrapped(x.data))
     matrix.net.watch(matrix)
     data = end.site.wrapped(rows, shape)
     if not x.needs and not matrix.trained:
         return Value(matrix.net, data, end)
-    line = users_line()
 
     def pull(adjoint: Any) -> Iterable[tuple[Any, Any]]:
-        back, own = _asked(backward, state, end.site.unwrapped(adjoint), line)
+        ybar = end.site.unwrapped(adjoint)
+        with _named(line):
+            if x.needs:
+                back, own = backward(state, ybar)
+            else:
+                back, own = None, gaussian.coordinates(ybar, not transposed, images=False)
         matrix.net.watch(matrix)
-        if x.needs:
-            yield x, start.site.wrapped(factor * back, shape)
+        if back is not None:
+            yield x, start.site.wrapped((rho if transposed else 1 / rho) * back, shape)
         if matrix.trained and transposed:
-            rho = gaussian.rho if Breaks.outer_ratio else 1.0
             yield matrix, rho * gaussian.outer(coordinates, own)
         elif matrix.trained:
             yield matrix, gaussian.outer(own, coordinates)
@@ -118,8 +121,12 @@ def _product(matrix: Matrix, x: Any, transposed: bool) -> Value:
     return Value(matrix.net, data, end, pull)
 
 
-def _asked(product: Any, state: Any, rows: np.ndarray, line: Any = None) -> Any:
+@contextlib.contextmanager
+def _named(line: Line) -> Iterator[None]:
+    """Errors from inside a product name the user's line."""
     try:
-        return product(state, rows)
+        yield
     except NotFinite as error:
-        raise NotFinite(f"{line or users_line()}\n  {error}") from None
+        raise NotFinite(f"{line}\n  {error}") from None
+    except ProgramError as error:
+        raise refuse(str(error), line) from None

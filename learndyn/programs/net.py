@@ -31,6 +31,7 @@ class Net:
         self.bytes = 0
         self._done = done
         self._things = 0
+        self._open: int | None = None
         self._parameters: list[weakref.ref[Any]] = []
         self._matrices: weakref.WeakSet[Any] = weakref.WeakSet()
         self._sites: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -69,7 +70,7 @@ class Net:
     def zeros(self, dim: Dim, *small: int, trained: bool = True) -> Value:
         """A vector of zeros."""
         data = self._site(dim).constant(np.zeros(small))
-        if not self._growing(dim):
+        if not dim.site.grows:
             data = np.zeros((*small, dim.site.length))
         return self._vector(data, dim, trained)
 
@@ -82,7 +83,8 @@ class Net:
 
     def matrix(self, rows: Dim, cols: Dim, trained: bool = True, name: str | None = None) -> Matrix:
         """A matrix with independent entries N(0, 1/cols)."""
-        self._site(rows), self._site(cols)
+        for dim in (rows, cols):
+            self._site(dim)
         gaussian = self.backend.gaussian(rows, cols, self._number())
         self._matrices.add(gaussian)
         label = self._free(name or f"{rows.name}×{cols.name}")
@@ -128,13 +130,22 @@ class Net:
         for state in range(steps + 1):
             self.state, self.last = state, state == steps
             self.records.append({})
+            self._open = steps
             yield state
-            if state == 0 and not self.records[0]:
-                raise refuse("nothing was recorded in the first state: call net.record in the loop")
-            self._measure_bytes()
-            if self._done is not None:
-                self._done(state, int(steps))
+            self.end_state()
         self.state = None
+
+    def end_state(self) -> None:
+        """The present state is over; this is called again after the program, which may have left its loop early."""
+        if self._open is None:
+            return
+        steps, self._open = self._open, None
+        if not any(self.records):
+            raise refuse("nothing was recorded in the first state: call net.record in the loop")
+        things = [*self._matrices, *self._sites]
+        self.bytes = max(self.bytes, sum(thing.bytes for thing in things))
+        if self._done is not None:
+            self._done(len(self.records) - 1, int(steps))
 
     def watch(self, matrix: Matrix) -> None:
         """Note how far a matrix is revealed, while it lives."""
@@ -147,17 +158,10 @@ class Net:
                 self.dropped = max(self.dropped, float(directions.dropped))
                 self.orthonormality = max(self.orthonormality, directions.orthonormality)
 
-    def _measure_bytes(self) -> None:
-        things = [*self._matrices, *self._sites]
-        self.bytes = max(self.bytes, sum(thing.bytes for thing in things))
-
     def _site(self, dim: Any) -> Any:
         if not isinstance(dim, Dim):
             raise refuse(f"{dim!r} is no dimension: make one with net.dim('name')")
         return dim.site
-
-    def _growing(self, dim: Dim) -> bool:
-        return dim.site.grows
 
     def _free(self, name: str) -> str:
         """The name, with a number behind if a living matrix has it."""

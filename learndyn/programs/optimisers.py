@@ -5,8 +5,8 @@
     Adam    m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  θ ← (1 − η_t λ) θ − η_t m̂/(√v̂ + ε),  hats: over 1 − β^t
     Muon    B ← βB + g,  θ ← (1 − η_t λ) θ − η_t NS(B), matrices only; NS drives singular values towards one
 
-g is x̄ = n ∂L/∂x, s̄ = ∂L/∂s, W̄ = ρ ∂L/∂W. Sign and Adam act on a matrix through the kernel m W̄_ij, which is of order one,
-and change its entries by 1/m. ε is in the units of g.
+g is x̄ = n ∂L/∂x, s̄ = ∂L/∂s, W̄ = ρ ∂L/∂W. Sign and Adam act on a matrix through the kernel m W̄_ij, which is of order
+one, and change its entries by 1/m. ε is in the units of g.
 """
 
 import abc

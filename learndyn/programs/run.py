@@ -1,7 +1,7 @@
 """Run a program: at once, state by state, or as independent replicates.
 
-A program is a plain function with a loop over `net.steps`. To stop between its states it runs in a thread of its own, which
-waits inside `net.steps` until the next state is asked for; only one of the two threads runs at a time.
+A program is a plain function with a loop over `net.steps`. To stop between its states it runs in a thread of its own,
+which waits inside `net.steps` until the next state is asked for; only one of the two threads runs at a time.
 """
 
 import concurrent.futures
@@ -71,6 +71,7 @@ def _carried_out(program: Program, parameters: dict[str, Any], net: Net) -> Prog
     with np.errstate(all="ignore"):
         try:
             program(net, **parameters)
+            net.end_state()
         except NotFinite as error:
             diverged_at, reason = net.state or 0, str(error)
         except LearndynError as error:

@@ -3,14 +3,15 @@
 A site hands out normal vectors and the innovations of matrices, as rows of `length` entries; ⟨x, y⟩ = scale · Σ x y.
 
 - `Entries`: n entries; an innovation is (1 − P_V) ε with ε ~ N(0, 1)^n.
-- `Samples`: S samples. In the limit ε is independent of all that is known; an *even* innovation has this between samples:
-  orthogonal to the constant, to earlier innovations and normal vectors, and to all directions that matrices were asked, and
-  of length one. One orthonormal basis of all these is kept for a dimension, so that the projection is joint.
+- `Samples`: S samples. In the limit ε is independent of all that is known. An *even* innovation has this between
+  samples: it is orthogonal to the constant, to earlier innovations and normal vectors, and to all directions that
+  matrices were asked, and of length one. One orthonormal basis of all these is kept for a dimension, so that the
+  projection is joint.
 - `Axes`: in linear programs innovation number j is the j-th unit vector; number 0 is the constant.
 """
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import qr, solve_triangular
@@ -48,10 +49,10 @@ class Entries:
         """Uniform vectors on (0, 1)."""
         return rng.random((count, self.length))
 
-    def innovations(self, count: int, V: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    def innovations(self, count: int, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(1 − P_V) ε."""
         epsilon = rng.standard_normal((count, self.length))
-        return epsilon if V is None else epsilon - self.scale * (epsilon @ V.T) @ V
+        return epsilon - self.scale * (epsilon @ V.T) @ V
 
     def note(self, rows: np.ndarray) -> None:
         """Directions asked of a matrix: nothing to do."""
@@ -94,15 +95,13 @@ class Samples(Entries):
 
     def normals(self, count: int, rng: np.random.Generator) -> Any:
         """Normal vectors, even."""
-        return self.innovations(count, None, rng)
+        return self.innovations(count, self.basis, rng)
 
     def uniforms(self, count: int, rng: np.random.Generator) -> Any:
         """Uniform vectors on (0, 1)."""
         return ndtr(self._drawn(count, rng))
 
-    def innovations(
-        self, count: int, V: np.ndarray | None, rng: np.random.Generator
-    ) -> np.ndarray:
+    def innovations(self, count: int, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Even innovations. V is among the directions noted."""
         self._check_room(count)
         if count > len(self._waiting):
@@ -134,12 +133,13 @@ class Samples(Entries):
         if not np.any(new):
             return
         lengths = lengths[new]
-        columns, factor, order = qr(
+        # The stub of SciPy does not know that there are three with pivoting.
+        columns, factor, order = cast(Any, qr)(
             (rest[new] / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False
         )
         new = np.abs(np.diag(factor)) * lengths[order] > SPANNED * math.sqrt(self.length)
         rest = self._rest(columns.T[new])
-        rest = qr(rest.T, mode="economic", check_finite=False)[0].T * math.sqrt(self.length)
+        rest = np.linalg.qr(rest.T)[0].T * math.sqrt(self.length)
         self._check_room(len(rest))
         self._store(rest)
         if len(self._waiting):
@@ -195,7 +195,7 @@ class Axes(Entries):
             "use Limit(samples)"
         )
 
-    def innovations(self, count: int, V: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    def innovations(self, count: int, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The next unit vectors."""
         return self.normals(count, rng)
 

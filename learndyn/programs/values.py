@@ -191,7 +191,7 @@ class Value:
             if simple:
                 whole[index] = adjoint
             else:
-                np.add.at(whole, index, adjoint)
+                np.add.at(whole, index, adjoint)  # pyright: ignore[reportArgumentType]
             return whole
 
         return self.changed(lambda array: array[index], back)
@@ -355,9 +355,9 @@ def entrywise(name: str, *arguments: Any) -> Value:
     """y = f(x_1, x_2, …), entry by entry; scalars count as constant vectors."""
     rule, values = TABLE[name], as_values(arguments)
     net, dim = values[0].net, common_dim(values)
-    if name == "divide" and values[1].dim is None and net.limit:
-        if np.any(np.abs(values[1].data) < VANISHING):
-            raise NotFinite(f"{users_line()}\n  division by a scalar that vanishes in the limit")
+    scalar_divisor = name == "divide" and values[1].dim is None
+    if scalar_divisor and net.limit and np.any(np.abs(values[1].data) < VANISHING):
+        raise NotFinite(f"{users_line()}\n  division by a scalar that vanishes in the limit")
     data = [entries(value, dim) for value in values]
     try:
         y = rule.value(*data)

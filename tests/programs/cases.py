@@ -52,6 +52,25 @@ def layered(net: Net, steps: int = 5) -> None:
         train.step(loss)
 
 
+def late(net: Net, steps: int = 5) -> None:
+    """A matrix that is trained on constant inputs, and whose transposed is used later only."""
+    D, K = net.dim("inputs"), net.dim("hidden", 1.4)
+    W, data, target = (
+        net.matrix(K, D),
+        net.normal(D, 2, trained=False),
+        net.normal(K, 2, trained=False),
+    )
+    train = SGD(net, 0.4)
+    for state in net.steps(steps):
+        loss = mean((np.tanh(W @ data) - target) ** 2).sum() / 4
+        net.record(loss=loss)
+        if state > 2:
+            back = W.T @ target
+            loss = loss + mean((back - data) ** 2).sum() / 8
+            net.record(back=mean(back * data), size=mean(back**2))
+        train.step(loss)
+
+
 CASES: dict[str, tuple[Callable, dict]] = {
     **{name: (program, {"steps": 5}) for name, program in EXAMPLES.items()},
     **{
@@ -60,4 +79,5 @@ CASES: dict[str, tuple[Callable, dict]] = {
     },
     "tied-wide": (tied, {"ratio": 1.8}),
     "layered": (layered, {}),
+    "late": (late, {}),
 }

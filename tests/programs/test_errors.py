@@ -148,7 +148,7 @@ def test_recording_nothing_is_refused():
 
     with pytest.raises(ProgramError, match="nothing was recorded"):
         run(silent, {}, Dense(4))
-    with pytest.raises(ProgramError, match="without_loop has no loop over net.steps"):
+    with pytest.raises(ProgramError, match=r"without_loop has no loop over net\.steps"):
         run(without_loop, {}, Dense(4))
 
 

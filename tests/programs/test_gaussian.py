@@ -9,6 +9,7 @@ from learndyn.programs.gaussian import Gaussian
 from learndyn.programs.sites import Axes, Entries, Samples
 
 SIZES = [(8, 8, 2, 3), (9, 5, 2, 3), (5, 9, 3, 1), (6, 10, 0, 2), (10, 6, 3, 0)]
+"""n, m, products asked of W and of W^⊤."""
 
 
 class Fixed:
@@ -31,13 +32,16 @@ def asked(n: int, m: int, r: int, q: int) -> Gaussian:
             matrix.apply(matrix.initial(), rng.standard_normal((1, m)))
         if k < q:
             matrix.apply_transposed(matrix.initial(), rng.standard_normal((1, n)))
+    # Directions without an image constrain nothing.
+    matrix.coordinates(rng.standard_normal((1, n)), transposed=True, images=False)
+    matrix.coordinates(rng.standard_normal((1, m)), images=False)
     return matrix
 
 
 def answer(matrix: Gaussian, x: np.ndarray, noise: np.ndarray, transposed: bool) -> np.ndarray:
     """The next product if the innovation's normals are `noise`."""
     matrix = copy.deepcopy(matrix)
-    matrix.rng = Fixed(noise[None])  # pyright: ignore[reportAttributeAccessIssue]
+    matrix.rng = Fixed(noise)  # pyright: ignore[reportAttributeAccessIssue]
     product = matrix.apply_transposed if transposed else matrix.apply
     return product(matrix.initial(), x[None])[0][0]
 
@@ -47,8 +51,8 @@ def answer(matrix: Gaussian, x: np.ndarray, noise: np.ndarray, transposed: bool)
 def test_next_product_has_the_conditional_law_of_the_whole_matrix(n, m, r, q, transposed):
     matrix = asked(n, m, r, q)
     # Row-major vec W: W u = Y are the rows (1 ⊗ u^⊤), W^⊤v = X the rows (v^⊤ ⊗ 1); W has the covariance 1/m.
-    known = [np.kron(np.eye(n), u[None]) for u in matrix.U.rows]
-    known += [np.kron(v[None], np.eye(m)) for v in matrix.V.rows]
+    known = [np.kron(np.eye(n), u[None]) for u in matrix.U.rows[: matrix.U.imaged]]
+    known += [np.kron(v[None], np.eye(m)) for v in matrix.V.rows[: matrix.V.imaged]]
     values = np.concatenate([matrix.U.images.ravel(), matrix.V.images.ravel()])
     A = np.concatenate(known)
     inverse = np.linalg.pinv(A, rcond=1e-10)
@@ -57,8 +61,10 @@ def test_next_product_has_the_conditional_law_of_the_whole_matrix(n, m, r, q, tr
     mean = ask @ inverse @ values
     covariance = ask @ (np.eye(n * m) - inverse @ A) @ ask.T / m
     size = m if transposed else n
-    center = answer(matrix, x, np.zeros(size), transposed)
-    spread = np.array([answer(matrix, x, e, transposed) - center for e in np.eye(size)])
+    # Two innovations: that of the direction without an image, and that of x.
+    center = answer(matrix, x, np.zeros((2, size)), transposed)
+    noises = np.eye(2 * size).reshape(2 * size, 2, size)
+    spread = np.array([answer(matrix, x, noise, transposed) - center for noise in noises])
     # All is algebra of a few small arrays: rounding.
     np.testing.assert_allclose(center, mean, atol=1e-12)
     np.testing.assert_allclose(spread.T @ spread, covariance, atol=1e-12)
@@ -95,7 +101,7 @@ def test_even_innovations_are_orthogonal_to_all_that_is_known_of_their_dimension
     known = np.concatenate([np.ones((1, 256)), site.normals(3, rng)])
     directions = np.tanh(known[1:] + known[2:3])
     site.note(directions)
-    fresh = site.innovations(70, None, rng)
+    fresh = site.innovations(70, directions, rng)
     np.testing.assert_allclose(fresh @ np.concatenate([known, directions]).T / 256, 0, atol=1e-13)
     np.testing.assert_allclose(fresh @ fresh.T / 256, np.eye(70), atol=1e-13)
 

@@ -15,7 +15,7 @@ def test_deviation_of_networks_from_the_limit_falls_as_one_over_size():
     for size, seeds in ((16, 600), (64, 400)):
         networks = together([run(program, parameters, Dense(size, seed)) for seed in range(seeds)])
         late = np.s_[:, 8:11]  # the loss at the last states
-        deviations.append((networks[late].mean() - limit[late].mean()))
+        deviations.append(networks[late].mean() - limit[late].mean())
         variance = [x[late].mean(1).var(ddof=1) / len(x) for x in (networks, limit)]
         errors.append(np.sqrt(sum(variance)))
     first, second = deviations

@@ -1,5 +1,7 @@
 """Linear programs have exact limits: random matrix theory, and the library's deep linear and wide linear theories."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -59,7 +61,7 @@ def test_dropping_less_is_never_worse(backend):
         records = run(regression, {"alpha": 1.3}, backend(drop=drop, floor=0.0)).records
         errors.append(np.abs(records["test_loss"] - exact).max())
     # Rounding aside, which is below 1e-13.
-    assert all(later <= earlier + 1e-13 for earlier, later in zip(errors, errors[1:], strict=False))
+    assert all(later <= earlier + 1e-13 for earlier, later in pairwise(errors))
     assert errors[0] > 1e-6
 
 
@@ -91,7 +93,7 @@ def on_population(
         # Residual blocks add vectors of two layers: they share a dimension.
         dims.append(dims[0] if skip else net.dim(f"hidden {k}", width))
     first, w = net.matrix(dims[0], D), net.normal(dims[-1])
-    layers = [net.matrix(b, a) for a, b in zip(dims, dims[1:], strict=False)]
+    layers = [net.matrix(b, a) for a, b in pairwise(dims)]
     target = net.normal(D, trained=False)
     # One raw rate for all weights is a rate of its own for each number of rows.
     trains = [SGD(net, rate, parameters=[w])]

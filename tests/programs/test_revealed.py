@@ -13,10 +13,6 @@ def test_revealing_a_stored_matrix_reproduces_the_dense_run(name):
     dense = run(program, parameters, Dense(40, seed=3))
     lazy = run(program, parameters, Lazy(40, seed=3, drop=1e-13, floor=0.0, revealed=True))
     for record, curve in dense.records.items():
-        # Both compute the same numbers; rounding of order 1e-15 grows by a factor of order one at each of few steps.
-        # Newton–Schulz of Muon magnifies small singular values, and rounding in them, up to 3.44⁵ = 480 times.
-        # sign jumps: an entry that differs in rounding only may flip where it is zero, which no entry is here.
-        scale = np.abs(curve).max()
-        atol = (1e-9 if name == "muon" else 1e-12) * scale
-        np.testing.assert_allclose(lazy.records[record], curve, rtol=0, atol=atol)
+        # Both compute the same numbers; rounding of order 1e-16 grows by factors of order one in few steps.
+        np.testing.assert_allclose(lazy.records[record], curve, rtol=0, atol=1e-12)
     assert lazy.orthonormality < 1e-13

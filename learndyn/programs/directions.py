@@ -63,8 +63,6 @@ class Directions:
             raise NotFinite("a vector asked of a matrix is no longer finite")
         self.longest = max(self.longest, lengths.max(initial=0.0))
         short = np.maximum(self.drop * lengths, self.floor * self.longest)
-        # A part of the length of rounding is never a direction.
-        short = np.maximum(short, 1e-15 * self.longest)
         rest = x - coordinates @ self.rows
         fresh = np.zeros((0, x.shape[1]))
         left = self._lengths(rest)

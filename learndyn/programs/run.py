@@ -210,6 +210,8 @@ def replicates(
         runs = tuple(future.result() for future in waiting)
     means, errors = {}, {}
     for name in runs[0].records:
+        if any(name not in outcome.records for outcome in runs):
+            continue
         curves = [outcome.records[name] for outcome in runs]
         states = min(map(len, curves))
         means[name], errors[name] = mean_and_error([curve[:states] for curve in curves])

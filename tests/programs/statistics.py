@@ -5,14 +5,13 @@ import numpy as np
 from learndyn.programs import ProgramRun
 
 
-def together(runs: list[ProgramRun], names: tuple[str, ...] | None = None) -> np.ndarray:
-    """All records of each run in one row: runs × numbers."""
-    return np.array(
-        [
-            np.concatenate([outcome.records[name].ravel() for name in names or outcome.records])
-            for outcome in runs
-        ]
-    )
+def together(runs: list[ProgramRun]) -> np.ndarray:
+    """All records of each run in one row: runs × numbers. States without a record are left out."""
+    rows = [
+        np.concatenate([curve.ravel() for curve in outcome.records.values()]) for outcome in runs
+    ]
+    table = np.array(rows)
+    return table[:, ~np.all(np.isnan(table), axis=0)]
 
 
 def z_of_means(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -46,10 +46,15 @@ def rounding() -> None:
     test_gaussian.test_a_direction_that_is_rounding_is_left_out()
 
 
+def short() -> None:
+    test_gaussian.test_a_short_new_part_becomes_an_orthonormal_direction()
+
+
 def rule() -> None:
     test_optimisers.test_descent_follows_the_rule_of_the_library()
 
 
+NEW = directions.Directions, "new"
 IMAGES = gaussian.Gaussian, "_images"
 BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = {
     "forced part": (
@@ -102,12 +107,8 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
         "back",
         [differences],
     ),
-    "second projection": (
-        (directions.Directions, "new"),
-        "q = q - (self.scale * (self.rows @ q)) @ self.rows",
-        "",
-        [rounding],
-    ),
+    "second projection": (NEW, "q = q - (self.scale * (self.rows @ q)) @ self.rows", "", [short]),
+    "test of the length left": (NEW, "remains < LEFT", "remains < 0", [rounding]),
     "decay apart from momentum": (
         (optimisers.SGD, "_buffer"),
         "B = -rate * gradient\n    if",

@@ -106,11 +106,27 @@ def test_even_innovations_are_orthogonal_to_all_that_is_known_of_their_dimension
     np.testing.assert_allclose(fresh @ fresh.T / 256, np.eye(70), atol=1e-13)
 
 
-def test_a_direction_that_is_rounding_is_left_out():
+def known_directions(count: int) -> tuple[Gaussian, np.ndarray]:
+    """A matrix of 60 columns that was asked `count` rows x, which drops next to nothing."""
     rng = np.random.default_rng(0)
-    matrix = Gaussian(Entries("rows", 30), Entries("cols", 30), 1.0, rng, 1e-16, 0.0)
-    x = rng.standard_normal((3, 30))
+    matrix = Gaussian(Entries("rows", 60), Entries("cols", 60), 1.0, rng, 1e-16, 0.0)
+    x = rng.standard_normal((count, 60))
     matrix.apply(matrix.initial(), x)
-    matrix.apply(matrix.initial(), x @ x.T @ x)
-    assert matrix.ranks == (3, 0)
+    return matrix, x
+
+
+def test_a_direction_that_is_rounding_is_left_out():
+    matrix, x = known_directions(50)
+    again = np.random.default_rng(1).standard_normal((20, 50)) @ x
+    matrix.apply(matrix.initial(), again)
+    assert matrix.ranks == (50, 0)
+
+
+def test_a_short_new_part_becomes_an_orthonormal_direction():
+    matrix, x = known_directions(10)
+    rng = np.random.default_rng(1)
+    matrix.apply(
+        matrix.initial(), rng.standard_normal((3, 10)) @ x + 1e-10 * rng.standard_normal((3, 60))
+    )
+    assert matrix.ranks == (13, 0)
     assert matrix.U.orthonormality < 1e-14

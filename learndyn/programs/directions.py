@@ -14,7 +14,7 @@ is short if it is below max(drop |x|, floor · longest vector asked so far).
 import numpy as np
 
 from learndyn.programs.affine import padded
-from learndyn.programs.values import NotFinite
+from learndyn.programs.dims import NotFinite
 
 LEFT = 0.7
 """The length that a true direction keeps, at least, when it is projected again."""

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 
 from learndyn.programs.affine import Affine, NotLinear, aligned
+from learndyn.programs.dims import not_linear, refuse
 from learndyn.programs.values import (
     Value,
     as_values,
     averaged,
     common_dim,
     entrywise,
-    not_linear,
     on_small_axes,
-    refuse,
 )
 
 BEHIND = "Z"

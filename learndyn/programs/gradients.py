@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from learndyn.programs.affine import NotLinear
+from learndyn.programs.dims import not_linear, refuse
 from learndyn.programs.matrices import Matrix
-from learndyn.programs.values import Value, not_linear, refuse
+from learndyn.programs.values import Value
 
 
 def adjoints(loss: Value, targets: list[Any]) -> list[Any]:

@@ -1,11 +1,12 @@
 """Which line of the user's program is at work: errors name it."""
 
 import linecache
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGE = str(Path(__file__).parent)
+PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class Line(NamedTuple):

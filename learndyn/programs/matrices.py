@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from learndyn.errors import ProgramError
 from learndyn.programs.affine import NotLinear, Product
+from learndyn.programs.dims import Dim, NotFinite, not_linear, refuse
 from learndyn.programs.lines import Line, users_line
-from learndyn.programs.values import Dim, NotFinite, Value, not_linear, refuse
+from learndyn.programs.values import Value
 
 if TYPE_CHECKING:
     from learndyn.programs.net import Net

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from learndyn.programs.backends import Backend
+from learndyn.programs.dims import Dim, NotFinite, refuse
 from learndyn.programs.functions import where
 from learndyn.programs.lines import users_line
 from learndyn.programs.matrices import Matrix
-from learndyn.programs.values import Dim, NotFinite, Parameter, Value, refuse
+from learndyn.programs.values import Parameter, Value
 
 
 class Net:

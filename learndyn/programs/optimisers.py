@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 
 from learndyn.programs.affine import NotLinear
+from learndyn.programs.dims import NotFinite, not_linear, refuse
 from learndyn.programs.gradients import adjoints
 from learndyn.programs.matrices import Matrix
 from learndyn.programs.net import Net
 from learndyn.programs.sites import Axes
-from learndyn.programs.values import NotFinite, Value, not_linear, refuse
+from learndyn.programs.values import Value
 
 Rate = float | Callable[[int], float]
+MOST_ENTRIES = 4096**2
+"""Entries of the arrays that rules on entries keep of a lazily revealed matrix."""
 
 
 class Optimiser(abc.ABC):
@@ -160,7 +163,12 @@ class _Entrywise(Optimiser):
         """−η times the rule on the kernel."""
         if isinstance(matrix.rows.site, Axes):
             raise not_linear(NotLinear(f"{type(self).__name__} on a matrix"), matrix.rows)
-        gaussian = matrix.gaussian
+        gaussian, shape = matrix.gaussian, (matrix.rows.site.length, matrix.cols.site.length)
+        if hasattr(gaussian, "U") and shape[0] * shape[1] > MOST_ENTRIES:
+            raise refuse(
+                f"{type(self).__name__} on {matrix} needs arrays of {shape[0]} × {shape[1]} entries, and at "
+                f"most {MOST_ENTRIES} are taken: use fewer samples, or SGD or Muon for matrices"
+            )
         return gaussian.from_kernel(-rate * self.rule(matrix, gaussian.kernel(gradient)))
 
     @abc.abstractmethod

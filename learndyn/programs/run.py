@@ -19,9 +19,9 @@ import threadpoolctl
 from learndyn.errors import LearndynError, ProgramError
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.programs.backends import Backend
+from learndyn.programs.dims import NotFinite
 from learndyn.programs.lines import PACKAGE, Line
 from learndyn.programs.net import Net
-from learndyn.programs.values import NotFinite
 
 Program = Callable[..., Any]
 Progress = Callable[[int, int], None]
@@ -80,7 +80,7 @@ def _carried_out(program: Program, parameters: dict[str, Any], net: Net) -> Prog
             raise
         except Exception as error:
             place = "before the first state" if net.state is None else f"in state {net.state}"
-            text = f"{_place(error)}\n  the program raised {type(error).__name__} {place}: {error}"
+            text = f"{_place(error, program)}\n  the program raised {type(error).__name__} {place}: {error}"
             raise ProgramError(text, _outcome(net, None, "")) from error
     if not net.records and diverged_at is None:
         name = getattr(program, "__name__", "the program")
@@ -88,14 +88,17 @@ def _carried_out(program: Program, parameters: dict[str, Any], net: Net) -> Prog
     return _outcome(net, diverged_at, reason)
 
 
-def _place(error: Exception) -> str:
-    """The user's innermost line in an exception's history."""
+def _place(error: Exception, program: Program) -> str:
+    """The user's innermost line in an exception's history; where the program begins if there is none."""
     frames = [
         Line(frame.filename, frame.lineno or 0)
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(PACKAGE)
     ]
-    return str(frames[-1]) if frames else "outside of any file"
+    if frames:
+        return str(frames[-1])
+    code = getattr(program, "__code__", None)
+    return repr(program) if code is None else str(Line(code.co_filename, code.co_firstlineno))
 
 
 def _outcome(net: Net, diverged_at: int | None, reason: str) -> ProgramRun:

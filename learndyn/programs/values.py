@@ -17,39 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from learndyn.errors import ProgramError
 from learndyn.programs.affine import Affine, NotLinear, average, reshaped
+from learndyn.programs.dims import REDUCED, Dim, NotFinite, not_linear, refuse
 from learndyn.programs.entrywise import TABLE
-from learndyn.programs.lines import Line, users_line
+from learndyn.programs.lines import users_line
+from learndyn.programs.operators import Operators
 
 if TYPE_CHECKING:
     from learndyn.programs.net import Net
-    from learndyn.programs.sites import Site
 
 Pull = Callable[[Any], Iterable[tuple[Any, Any]]]
 _numbers = itertools.count()
 
 
-class NotFinite(Exception):
-    """A scalar is infinite or not a number: training has diverged. The text names the line."""
-
-
-class Dim:
-    """A large dimension: its name, its size relative to the others, and the site that samples it."""
-
-    def __init__(self, name: str, ratio: float, site: "Site"):
-        self.name, self.ratio, self.site = name, ratio, site
-
-    def __repr__(self) -> str:
-        return f"the dimension {self.name!r}"
-
-
-def refuse(text: str, line: Line | None = None) -> ProgramError:
-    """The error to raise, with the user's line."""
-    return ProgramError(f"{line or users_line()}\n  {text}")
-
-
-class Value:
+class Value(Operators):
     """A vector over `dim`, or a scalar if `dim` is None.
 
     `shape` are the small axes. NumPy's entrywise functions and the operators work on it; `mean` averages a vector over
@@ -115,15 +96,21 @@ class Value:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
         name = ufunc.__name__
         if method != "__call__":
-            raise refuse(_REDUCED.format(f"np.{name}.{method}", self.words()))
+            raise refuse(REDUCED.format(f"np.{name}.{method}", self.words()))
+        if keywords:
+            raise refuse(f"np.{name} takes no {', '.join(keywords)} in a program")
+        return self.entrywise(name, *inputs)
+
+    def entrywise(self, name: str, *arguments: Any) -> "Value":
+        """f(x_1, x_2, …), by the name of NumPy's function."""
         if name == "matmul":
             raise refuse(
                 "the @ of arrays does not know the dimension: write einsum('pd,d->p', a, x) for small "
                 "axes, mean(x * y) for a dimension, W @ x for a matrix of the net"
             )
-        if name not in TABLE or any(key != "out" for key in keywords) or "out" in keywords:
+        if name not in TABLE:
             raise refuse(f"np.{name} is not among the entrywise functions of a program")
-        return entrywise(name, *inputs)
+        return entrywise(name, *arguments)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
         from learndyn.programs import functions
@@ -137,7 +124,7 @@ class Value:
             raise refuse(
                 f"np.{name} is not known to the tape: use entrywise functions, sums, einsum"
             )
-        raise refuse(_REDUCED.format(f"np.{name}", self.words()))
+        raise refuse(REDUCED.format(f"np.{name}", self.words()))
 
     def sum(self, axis: int | tuple[int, ...] | None = None) -> "Value":
         """Σ over small axes; over all of them if this is a scalar and no axis is named."""
@@ -161,7 +148,7 @@ class Value:
 
     def max(self, axis: Any = None) -> "Value":
         """Refused: the largest entry is not a function of averages."""
-        raise refuse(_REDUCED.format("max", self.words()))
+        raise refuse(REDUCED.format("max", self.words()))
 
     min = sort = argmax = argmin = argsort = std = var = prod = cumsum = max
 
@@ -232,59 +219,6 @@ class Value:
             lambda adjoint: [(self, on_small_axes(adjoint, self.dim, back))],
         )
 
-    def __add__(self, other: Any) -> "Value":
-        return entrywise("add", self, other)
-
-    def __radd__(self, other: Any) -> "Value":
-        return entrywise("add", other, self)
-
-    def __sub__(self, other: Any) -> "Value":
-        return entrywise("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> "Value":
-        return entrywise("subtract", other, self)
-
-    def __mul__(self, other: Any) -> "Value":
-        return entrywise("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> "Value":
-        return entrywise("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> "Value":
-        return entrywise("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> "Value":
-        return entrywise("divide", other, self)
-
-    def __pow__(self, other: Any) -> "Value":
-        return entrywise("power", self, other)
-
-    def __rpow__(self, other: Any) -> "Value":
-        return entrywise("power", other, self)
-
-    def __neg__(self) -> "Value":
-        return entrywise("negative", self)
-
-    def __abs__(self) -> "Value":
-        return entrywise("absolute", self)
-
-    def __lt__(self, other: Any) -> "Value":
-        return entrywise("less", self, other)
-
-    def __le__(self, other: Any) -> "Value":
-        return entrywise("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> "Value":
-        return entrywise("greater", self, other)
-
-    def __ge__(self, other: Any) -> "Value":
-        return entrywise("greater_equal", self, other)
-
-    def __matmul__(self, other: Any) -> "Value":
-        return self.__array_ufunc__(np.matmul, "__call__", self, other)
-
-    __rmatmul__ = __matmul__
-
 
 class Parameter(Value):
     """A vector or scalar that optimisers change."""
@@ -292,21 +226,6 @@ class Parameter(Value):
     def __init__(self, net: "Net", data: Any, dim: Dim | None):
         super().__init__(net, data, dim)
         self.needs = True
-
-
-_REDUCED = (
-    "{} of {}: only mean over a dimension becomes a number in the limit; the largest entry, a sorted "
-    "vector or a sum without 1/n does not"
-)
-
-
-def not_linear(error: NotLinear, dim: Dim | None, line: Line | None = None) -> ProgramError:
-    """The refusal of a program that coordinates cannot follow."""
-    return refuse(
-        f"{error} over {dim} is not linear, and Coordinates follows linear programs only: "
-        "use Limit(samples)",
-        line,
-    )
 
 
 def on_small_axes(data: Any, dim: Dim | None, change: Callable[[np.ndarray], np.ndarray]) -> Any:

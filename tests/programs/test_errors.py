@@ -152,6 +152,32 @@ def test_recording_nothing_is_refused():
         run(without_loop, {}, Dense(4))
 
 
+def test_a_parameter_that_the_program_does_not_have_is_named_with_its_first_line():
+    def program(net: Net, rate: float) -> None:
+        net.dim("neurons")
+
+    with pytest.raises(ProgramError, match="unexpected keyword argument 'rat'") as caught:
+        run(program, {"rat": 0.1}, Dense(4))
+    assert "def program(net: Net, rate: float)" in str(caught.value)
+
+
+def test_rules_on_entries_refuse_arrays_that_are_too_large():
+    def program(net: Net) -> None:
+        N = net.dim("neurons")
+        W, x = net.matrix(N, N), net.normal(N, trained=False)
+        train = Adam(net, 0.1)
+        for _ in net.steps(2):
+            loss = mean((W @ x) ** 2)
+            net.record(loss=loss)
+            train.step(loss)
+
+    with pytest.raises(
+        ProgramError, match="Adam on <matrix 'neurons×neurons'> needs arrays of 8192 × 8192"
+    ):
+        run(program, {}, Limit(8192))
+    assert len(run(program, {}, Limit(256)).records["loss"]) == 3
+
+
 def test_an_exception_of_the_program_is_chained_and_records_are_kept():
     def failing(net: Net) -> None:
         x = net.normal(net.dim("neurons"))

@@ -1,11 +1,14 @@
 """Driving a program: at once, state by state, in replicates; and what is freed on the way."""
 
+import ast
 import gc
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import learndyn.programs
 from learndyn.programs import (
     SGD,
     Coordinates,
@@ -146,6 +149,28 @@ def test_batches_that_are_forgotten_are_freed(backend):
     if not isinstance(backend, Limit):
         # A dimension's innovations stay in the limit, for later ones to be orthogonal to.
         assert longer.bytes <= 1.5 * outcome.bytes + 100_000
+
+
+def test_programs_import_neither_families_nor_the_core():
+    for path in Path(learndyn.programs.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        own = {module for module in modules if module and module.startswith("learndyn")}
+        allowed = ("learndyn.programs", "learndyn.numerics", "learndyn.errors")
+        assert all(module.startswith(allowed) for module in own)
+
+
+def test_a_program_may_leave_its_loop_early():
+    def program(net: Net) -> None:
+        x = net.normal(net.dim("neurons"))
+        for state in net.steps(10):
+            net.record(norm=mean(x * x))
+            if state == 2:
+                break
+
+    assert len(run(program, {}, Dense(5)).records["norm"]) == 3
+    with StepByStep(program, {}, Dense(5)) as states:
+        assert len(list(states)) == 3
 
 
 def test_what_a_run_tells_of_its_matrices():

@@ -71,6 +71,37 @@ def late(net: Net, steps: int = 5) -> None:
         train.step(loss)
 
 
+def reused(net: Net, steps: int = 6, fraction: float = 0.4) -> None:
+    """Two tanh neurons learn one from P = 2D examples, a random part of them at each step."""
+    D, P = net.dim("inputs"), net.dim("examples", 2.0)
+    data, target, w = (
+        net.matrix(P, D, trained=False),
+        net.normal(D, trained=False),
+        net.normal(D, 2),
+    )
+    labels, v = np.tanh(data @ target), net.parameter([1.0, 0.5])
+    train = SGD(net, 0.5)
+    for _ in net.steps(steps):
+        error = einsum("k,k->", v, np.tanh(data @ w)) - labels
+        net.record(loss=mean(error**2), overlap=mean(w * target), v=v)
+        train.step(mean(net.mask(P, fraction) * error**2) / 2)
+
+
+def mixture(net: Net, steps: int = 5) -> None:
+    """Two clusters with variances that differ from input to input, a fresh batch at every step."""
+    D = net.dim("inputs")
+    center, spread = net.normal(D, trained=False), 0.5 + net.uniform(D)
+    w = net.zeros(D)
+    train = SGD(net, 0.4)
+    for _ in net.steps(steps):
+        P = net.dim("batch", 1.5)
+        label = np.sign(net.normal(P, trained=False))
+        field = label * mean(center * w) + net.matrix(P, D, trained=False) @ (np.sqrt(spread) * w)
+        loss = mean(np.log(1 + np.exp(-label * field)))
+        net.record(loss=loss, overlap=mean(w * center), norm=mean(w * w))
+        train.step(loss)
+
+
 CASES: dict[str, tuple[Callable, dict]] = {
     **{name: (program, {"steps": 5}) for name, program in EXAMPLES.items()},
     **{
@@ -80,4 +111,6 @@ CASES: dict[str, tuple[Callable, dict]] = {
     "tied-wide": (tied, {"ratio": 1.8}),
     "layered": (layered, {}),
     "late": (late, {}),
+    "reused": (reused, {}),
+    "mixture": (mixture, {}),
 }

@@ -37,6 +37,14 @@ def test_networks_agree_with_the_limit(name):
     assert rms(z_of_means(limit, networks)) < 2
 
 
+@pytest.mark.parametrize("name", ["reused", "mixture", "layered", "late"])
+def test_data_and_rectangular_networks_agree_with_the_limit(name):
+    program, parameters = CASES[name]
+    limit = together(list(replicates(program, parameters, Limit(1024, seed=50), 8).runs))
+    networks = together([run(program, parameters, Dense(250, seed)) for seed in range(24)])
+    assert rms(z_of_means(limit, networks)) < 2
+
+
 @pytest.mark.parametrize("rule", ["adam", "sign", "langevin"])
 def test_rules_on_entries_of_matrices_and_noise_agree_with_networks(rule):
     parameters = {"rule": rule, "steps": 4}

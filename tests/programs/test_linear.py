@@ -65,6 +65,25 @@ def test_dropping_less_is_never_worse(backend):
     assert errors[0] > 1e-6
 
 
+def fresh_batches(net: Net, alpha: float, rate: float, steps: int) -> None:
+    D = net.dim("inputs")
+    target, w = net.normal(D, trained=False), net.zeros(D)
+    train = SGD(net, rate)
+    for _ in net.steps(steps):
+        X = net.matrix(net.dim("batch", alpha), D, trained=False)
+        loss = mean((X @ (w - target)) ** 2)
+        net.record(loss=loss)
+        train.step(loss / 2)
+
+
+@pytest.mark.parametrize("backend", [Coordinates(), Limit(256, drop=1e-12, floor=0.0)], ids=repr)
+def test_regression_on_fresh_batches_decays_by_one_factor_a_step(backend):
+    # v ← (1 − ηS) v with a new Wishart matrix S at each step: ⟨S⟩ = 1 and ⟨S²⟩ = 1 + 1/α.
+    loss = run(fresh_batches, {"alpha": 1.7, "rate": 0.4, "steps": 12}, backend).records["loss"]
+    factor = 1 - 2 * 0.4 + 0.4**2 * (1 + 1 / 1.7)
+    np.testing.assert_allclose(loss, factor ** np.arange(13), rtol=1e-11)
+
+
 @pytest.mark.parametrize(
     ("depth", "momentum", "decay"), [(1, 0.0, 0.0), (2, 0.4, 0.1), (3, 0.0, 0.0)]
 )

@@ -66,7 +66,7 @@ class Directions:
         rest = x - coordinates @ self.rows
         fresh = np.zeros((0, x.shape[1]))
         left = self._lengths(rest)
-        while self.scale * (self.count + len(fresh)) < 1 or self.scale == 1.0:
+        while self.count + len(fresh) < x.shape[1]:
             excess = np.where(left > short, left, 0.0)
             k = int(excess.argmax()) if len(excess) else 0
             if not len(excess) or not excess[k]:

@@ -28,7 +28,7 @@ class Net:
         self.last = False
         self.records: list[dict[str, np.ndarray]] = []
         self.ranks: dict[str, tuple[int, int]] = {}
-        self.dropped = self.orthonormality = 0.0
+        self.dropped = self.orthonormality = self.fullness = 0.0
         self.bytes = 0
         self._done = done
         self._things = 0
@@ -144,6 +144,7 @@ class Net:
         if not any(self.records):
             raise refuse("nothing was recorded in the first state: call net.record in the loop")
         things = [*self._matrices, *self._sites]
+        self.fullness = max(self.fullness, *(site.fullness for site in self._sites), 0.0)
         self.bytes = max(self.bytes, sum(thing.bytes for thing in things))
         if self._done is not None:
             self._done(len(self.records) - 1, int(steps))

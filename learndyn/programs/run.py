@@ -36,6 +36,7 @@ class ProgramRun:
     - `ranks`: by matrix, how many directions were asked of W and of W^⊤
     - `dropped`: the largest length that was left out of a vector
     - `orthonormality`: the largest deviation of ⟨U_i, U_k⟩ from δ_ik
+    - `fullness`: directions per sample of the fullest dimension in the limit; the bias grows with it, keep it below 0.2
     - `bytes`: memory of matrices and dimensions at most
     """
 
@@ -45,6 +46,7 @@ class ProgramRun:
     ranks: dict[str, tuple[int, int]]
     dropped: float
     orthonormality: float
+    fullness: float
     bytes: int
 
 
@@ -117,6 +119,7 @@ def _outcome(net: Net, diverged_at: int | None, reason: str) -> ProgramRun:
         dict(net.ranks),
         net.dropped,
         net.orthonormality,
+        net.fullness,
         net.bytes,
     )
 

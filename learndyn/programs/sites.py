@@ -35,7 +35,8 @@ class Entries:
     grows = False
 
     def __init__(self, name: str, n: int):
-        self.name, self.length, self.scale, self.bytes = name, n, 1 / n, 0
+        self.name, self.length, self.scale = name, n, 1 / n
+        self.bytes, self.fullness = 0, 0.0
 
     def constant(self, scalar: np.ndarray) -> Any:
         """The vector whose entries are all this scalar."""
@@ -167,6 +168,7 @@ class Samples(Entries):
             larger[: self.count] = self.basis
             self._basis = larger
         self._basis[self.count : need], self.count = fresh, need
+        self.fullness = self.count / self.length
         points = 0 if self._normals is None else 8 * GROUP * self.length
         self.bytes = self._basis.nbytes + self._waiting.nbytes + points
 

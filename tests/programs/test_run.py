@@ -178,6 +178,8 @@ def test_what_a_run_tells_of_its_matrices():
     assert set(outcome.ranks) == {"neurons×neurons"}
     assert 0 < outcome.dropped < 0.1
     assert outcome.orthonormality < 1e-13
+    assert sum(outcome.ranks["neurons×neurons"]) / 256 < outcome.fullness < 1 / 1.5
+    assert run(MLP, {"steps": 2}, Lazy(30)).fullness == 0
     # Two sets of directions with images, and the basis of the dimension.
     assert outcome.bytes > 8 * 256 * 2 * sum(outcome.ranks["neurons×neurons"])
     with pytest.raises(ProgramError, match="choose Dense, Lazy, Limit or Coordinates"):

@@ -23,7 +23,7 @@ def padded(array: np.ndarray, length: int) -> np.ndarray:
     missing = length - array.shape[-1]
     if not missing:
         return array
-    return np.concatenate([array, np.zeros((*array.shape[:-1], missing))], axis=-1)
+    return np.concatenate([array, np.zeros((*array.shape[:-1], missing), array.dtype)], axis=-1)
 
 
 def aligned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

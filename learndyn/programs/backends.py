@@ -7,6 +7,8 @@
 
 A part of a vector shorter than `drop` times the vector opens no new direction of a matrix, and neither does one shorter
 than `floor` times the longest vector asked so far (a tenth of `drop` unless set).
+With `single`, vectors are stored in single precision, which takes half the memory; averages, coordinates and the arrays
+of trained matrices stay in double precision.
 Every vector and matrix has a random stream of its own, numbered in the order of the program, so that a `Lazy` run with
 `revealed` starts from the very arrays of the `Dense` run of the same seed and reproduces it.
 """
@@ -19,6 +21,11 @@ import numpy as np
 from learndyn.errors import ProgramError
 from learndyn.programs.gaussian import DenseGaussian, Gaussian
 from learndyn.programs.sites import Axes, Entries, Samples, Site
+
+
+def dtype(single: bool) -> type:
+    """The precision of vectors."""
+    return np.float32 if single else np.float64
 
 
 def stream(seed: int, *key: int) -> np.random.Generator:
@@ -68,6 +75,11 @@ class Lazy(Dense):
     drop: float = 1e-7
     floor: float | None = None
     revealed: bool = False
+    single: bool = False
+
+    def site(self, name: str, ratio: float, number: int) -> Site:
+        """A dimension's entries."""
+        return Entries(name, max(1, round(ratio * self.size)), dtype(self.single))
 
     def gaussian(self, rows: Any, cols: Any, number: int) -> Any:
         """A lazily revealed matrix."""
@@ -85,6 +97,7 @@ class Limit:
     seed: int = 0
     drop: float = 1e-3
     floor: float | None = None
+    single: bool = False
 
     limit = True
 
@@ -95,7 +108,7 @@ class Limit:
     def site(self, name: str, ratio: float, number: int) -> Site:
         """A dimension's samples."""
         seed = np.random.SeedSequence(self.seed, spawn_key=(number, 1))
-        return Samples(name, self.samples, seed)
+        return Samples(name, self.samples, seed, dtype(self.single))
 
     def ratio(self, rows: Any, cols: Any) -> float:
         """ρ = n/m."""

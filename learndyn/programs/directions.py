@@ -15,6 +15,7 @@ import numpy as np
 
 from learndyn.programs.affine import padded
 from learndyn.programs.dims import NotFinite
+from learndyn.programs.products import combined, squares, sums
 
 LEFT = 0.7
 """The length that a true direction keeps, at least, when it is projected again."""
@@ -25,11 +26,11 @@ ROOM = 16
 class Directions:
     """Orthonormal vectors as rows, `count` of them; the first `imaged` have images under a matrix."""
 
-    def __init__(self, scale: float, drop: float, floor: float):
+    def __init__(self, scale: float, drop: float, floor: float, dtype: type = np.float64):
         self.scale, self.drop, self.floor = scale, drop, floor
         self.count = self.imaged = 0
         self.longest = self.dropped = self.orthonormality = 0.0
-        self._rows, self._images = np.zeros((0, 0)), np.zeros((0, 0))
+        self._rows, self._images = np.zeros((0, 0), dtype), np.zeros((0, 0), dtype)
 
     @property
     def rows(self) -> np.ndarray:
@@ -53,7 +54,7 @@ class Directions:
 
     def coordinates(self, x: np.ndarray) -> np.ndarray:
         """⟨U_i, x⟩ for each row x."""
-        return self.scale * (x @ self.rows.T)
+        return self.scale * sums(x, self.rows)
 
     def new(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The coordinates of the rows x in the directions so far, and new directions for what is left of them."""
@@ -63,16 +64,18 @@ class Directions:
             raise NotFinite("a vector asked of a matrix is no longer finite")
         self.longest = max(self.longest, lengths.max(initial=0.0))
         short = np.maximum(self.drop * lengths, self.floor * self.longest)
-        rest = x - coordinates @ self.rows
-        fresh = np.zeros((0, x.shape[1]))
+        rest = x - combined(coordinates, self.rows)
         left = self._lengths(rest)
+        fresh, rows = np.zeros((0, x.shape[1])), self.rows
+        if np.any(left > short):
+            rest, rows = rest.astype(np.float64, copy=False), rows.astype(np.float64, copy=False)
         while self.count + len(fresh) < x.shape[1]:
             excess = np.where(left > short, left, 0.0)
             k = int(excess.argmax()) if len(excess) else 0
             if not len(excess) or not excess[k]:
                 break
             q = rest[k] / left[k]
-            q = q - (self.scale * (self.rows @ q)) @ self.rows
+            q = q - (self.scale * (rows @ q)) @ rows
             q = q - (self.scale * (fresh @ q)) @ fresh
             remains = float(self._lengths(q[None])[0])
             if remains < LEFT:
@@ -85,7 +88,7 @@ class Directions:
             rest[k] = 0
             left = self._lengths(rest)
         self.dropped = max(self.dropped, left.max(initial=0.0))
-        return coordinates, fresh
+        return coordinates, fresh.astype(self._rows.dtype, copy=False)
 
     def add(self, fresh: np.ndarray) -> None:
         """Take in new directions; their images come later."""
@@ -96,7 +99,7 @@ class Directions:
             self._images = _taller(self._images, room)
         self._rows[self.count : need] = fresh
         first, self.count = self.count, need
-        overlaps = self.scale * (fresh @ self.rows.T)
+        overlaps = self.coordinates(fresh)
         overlaps[:, first:] -= np.eye(len(fresh))
         self.orthonormality = max(self.orthonormality, float(np.abs(overlaps).max(initial=0.0)))
 
@@ -106,10 +109,10 @@ class Directions:
         self.imaged = self.count
 
     def _lengths(self, x: np.ndarray) -> np.ndarray:
-        return np.sqrt(self.scale * np.einsum("ki,ki->k", x, x))
+        return np.sqrt(self.scale * squares(x))
 
 
 def _taller(array: np.ndarray, rows: int) -> np.ndarray:
-    larger = np.zeros((rows, array.shape[1]))
+    larger = np.zeros((rows, array.shape[1]), array.dtype)
     larger[: len(array)] = array
     return larger

@@ -162,9 +162,12 @@ def einsum(subscripts: str, *operands: Any) -> Value:
     ]
     end = BEHIND * (dim is not None)
     data = np.einsum(f"{','.join(axes)}->{output}{end}", *arrays, optimize=len(arrays) > 2)
-    wrap = Affine if any(isinstance(value.data, Affine) for value in values) else np.asarray
+    if any(isinstance(value.data, Affine) for value in values):
+        data = Affine(data)
+    elif dim is not None:
+        data = data.astype(dim.site.dtype, copy=False)
     if not any(value.needs for value in values):
-        return Value(net, wrap(data), dim)
+        return Value(net, data, dim)
 
     def pull(adjoint: Any) -> list[tuple[Value, Any]]:
         return [
@@ -173,7 +176,7 @@ def einsum(subscripts: str, *operands: Any) -> Value:
             if value.needs
         ]
 
-    return Value(net, wrap(data), dim, pull)
+    return Value(net, data, dim, pull)
 
 
 def _entries(value: Value) -> np.ndarray:
@@ -212,6 +215,8 @@ def _back(k: int, adjoint: Any, letters: list[str], output: str, values: list[Va
         length = max(a.shape[-1] for axes, a in terms if axes.endswith(BEHIND))
         terms[0] = terms[0][0], np.broadcast_to(array, (*array.shape[:-1], length))
     to_scalar = dim is not None and target.dim is None
+    if to_scalar:
+        terms = [(axes, a.astype(np.float64, copy=False)) for axes, a in terms]
     end = BEHIND * (target.dim is not None)
     left = ",".join(axes for axes, _ in terms)
     total = np.einsum(f"{left}->{letters[k]}{end}", *(a for _, a in terms), optimize=len(terms) > 2)

@@ -13,6 +13,7 @@ array in the same directions, an array Q of entries (only where a rule acts on e
     W(t) x = c Y b + V(M b),      W(t)^⊤z = c X a + ρ U(M^⊤a),      z⟨x, ·⟩ has the array a b^⊤ .
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from learndyn.programs.affine import aligned, padded
 from learndyn.programs.directions import Directions
+from learndyn.programs.products import combined, sums
 from learndyn.programs.sites import Site
 
 
@@ -76,7 +78,7 @@ class Gaussian:
         array: np.ndarray | None = None,
     ):
         self.rows, self.cols, self.rho, self.rng = rows, cols, ratio, rng
-        self.U, self.V = (Directions(site.scale, drop, floor) for site in (cols, rows))
+        self.U, self.V = (Directions(site.scale, drop, floor, site.dtype) for site in (cols, rows))
         # Tests reveal a stored matrix instead of drawing.
         self.array = array
 
@@ -111,7 +113,7 @@ class Gaussian:
         if len(fresh):
             here.note(fresh)
             own.add(fresh)
-            b = np.concatenate([b, here.scale * (x @ fresh.T)], axis=1)
+            b = np.concatenate([b, here.scale * sums(x, fresh)], axis=1)
         if images and own.imaged < own.count:
             own.reveal(self._images(transposed))
         return b
@@ -122,25 +124,25 @@ class Gaussian:
         factor, size = 1 / self.rho, 1.0
         if transposed:
             own, other, here, there = other, own, there, here
-            factor, size = self.rho, np.sqrt(self.rho)
+            factor, size = self.rho, math.sqrt(self.rho)
         fresh, known = own.rows[own.imaged :], other.imaged
         if self.array is not None:
             return fresh @ (self.array if transposed else self.array.T)
-        b = factor * here.scale * (fresh @ other.images.T)
+        b = factor * here.scale * sums(fresh, other.images)
         epsilon = there.innovations(len(fresh), other.rows[:known], self.rng)
         self._widen()
-        return b @ other.rows[:known] + size * epsilon
+        return combined(b, other.rows[:known]) + size * epsilon
 
     def apply(self, state: Combination, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t) x for each row x, and the coordinates b."""
         b = self.coordinates(x)
         self._widen()
-        y = (state.c * b) @ self.U.images
+        y = combined(state.c * b, self.U.images)
         if state.M.size:
             M = sized(state.M, (state.M.shape[0], b.shape[1]))
-            y += (b @ M.T) @ self.V.rows[: len(M)]
+            y += combined(b @ M.T, self.V.rows[: len(M)])
         if state.Q is not None:
-            y += self.cols.scale * (x @ state.Q.T)
+            y += self.cols.scale * (x @ state.Q.T).astype(y.dtype, copy=False)
         for matrix, size in state.noise.items():
             y = np.add(*aligned(y, size * matrix.apply(matrix.initial(), x)[0]))
             x = padded(x, self.cols.length)
@@ -150,12 +152,12 @@ class Gaussian:
         """W(t)^⊤z for each row z, and the coordinates a."""
         a = self.coordinates(z, transposed=True)
         self._widen()
-        x = (state.c * a) @ self.V.images
+        x = combined(state.c * a, self.V.images)
         if state.M.size:
             M = sized(state.M, (a.shape[1], state.M.shape[1]))
-            x += self.rho * ((a @ M) @ self.U.rows[: M.shape[1]])
+            x += self.rho * combined(a @ M, self.U.rows[: M.shape[1]])
         if state.Q is not None:
-            x += self.rho * self.rows.scale * (z @ state.Q)
+            x += self.rho * self.rows.scale * (z @ state.Q).astype(x.dtype, copy=False)
         for matrix, size in state.noise.items():
             x = np.add(*aligned(x, size * matrix.apply_transposed(matrix.initial(), z)[0]))
             z = padded(z, self.rows.length)

@@ -72,7 +72,7 @@ class Net:
         """A vector of zeros."""
         data = self._site(dim).constant(np.zeros(small))
         if not dim.site.grows:
-            data = np.zeros((*small, dim.site.length))
+            data = np.zeros((*small, dim.site.length), dim.site.dtype)
         return self._vector(data, dim, trained)
 
     def parameter(self, initial: Any) -> Value:

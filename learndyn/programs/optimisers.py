@@ -81,7 +81,10 @@ class Optimiser(abc.ABC):
             moved = self.moved(parameter, gradient, rate)
         except NotLinear as error:
             raise not_linear(error, parameter.dim) from None
-        parameter.data = (1 - rate * self.decay) * parameter.data + moved
+        data = (1 - rate * self.decay) * parameter.data + moved
+        if isinstance(data, np.ndarray) and parameter.dim is not None:
+            data = data.astype(parameter.dim.site.dtype, copy=False)
+        parameter.data = data
 
     def _train_matrix(self, matrix: Matrix, gradient: Any, rate: float) -> None:
         if gradient is None:

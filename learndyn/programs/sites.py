@@ -20,6 +20,7 @@ from scipy.special import ndtr
 from learndyn.errors import ProgramError
 from learndyn.numerics.normals import GROUP, QuasiNormals
 from learndyn.programs.affine import Affine
+from learndyn.programs.products import combined, squares, sums
 
 ROWS_PER_SAMPLE = 1.5
 """Samples needed for each direction of a dimension."""
@@ -34,26 +35,27 @@ class Entries:
 
     grows = False
 
-    def __init__(self, name: str, n: int):
+    def __init__(self, name: str, n: int, dtype: type = np.float64):
         self.name, self.length, self.scale = name, n, 1 / n
-        self.bytes, self.fullness = 0, 0.0
+        self.bytes, self.fullness, self.dtype = 0, 0.0, dtype
 
     def constant(self, scalar: np.ndarray) -> Any:
         """The vector whose entries are all this scalar."""
-        return np.asarray(scalar)[..., None]
+        return np.asarray(scalar, self.dtype)[..., None]
 
     def normals(self, count: int, rng: np.random.Generator) -> Any:
         """Normal vectors."""
-        return rng.standard_normal((count, self.length))
+        return rng.standard_normal((count, self.length)).astype(self.dtype, copy=False)
 
     def uniforms(self, count: int, rng: np.random.Generator) -> Any:
         """Uniform vectors on (0, 1)."""
-        return rng.random((count, self.length))
+        return rng.random((count, self.length)).astype(self.dtype, copy=False)
 
     def innovations(self, count: int, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(1 − P_V) ε."""
         epsilon = rng.standard_normal((count, self.length))
-        return epsilon - self.scale * (epsilon @ V.T) @ V
+        projected = epsilon - self.scale * (epsilon @ V.T) @ V
+        return projected.astype(self.dtype, copy=False)
 
     def note(self, rows: np.ndarray) -> None:
         """Directions asked of a matrix: nothing to do."""
@@ -64,19 +66,23 @@ class Entries:
 
     def unwrapped(self, data: Any) -> np.ndarray:
         """A vector as rows."""
-        data = np.broadcast_to(data, (*data.shape[:-1], self.length))
+        data = np.broadcast_to(data.astype(self.dtype, copy=False), (*data.shape[:-1], self.length))
         return data.reshape((-1, self.length))
 
 
 class Samples(Entries):
     """S samples of the site, in the limit."""
 
-    def __init__(self, name: str, samples: int, seed: np.random.SeedSequence):
-        super().__init__(name, samples)
+    def __init__(
+        self, name: str, samples: int, seed: np.random.SeedSequence, dtype: type = np.float64
+    ):
+        super().__init__(name, samples, dtype)
         self._normals: QuasiNormals | None = QuasiNormals(samples, seed)
         self._used, self.count = 0, 1
-        self._basis = np.ones((16, samples))
-        self._waiting = np.zeros((0, samples))
+        self._basis = np.ones((16, samples), dtype)
+        self._waiting = np.zeros((0, samples), dtype)
+        # Below this, single precision sees rounding.
+        self._spanned = SPANNED if dtype is np.float64 else 1e-5
 
     @property
     def basis(self) -> np.ndarray:
@@ -86,13 +92,14 @@ class Samples(Entries):
     def _drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Sobol' points for the first columns of a dimension, random ones later."""
         if self._normals is None:
-            return rng.standard_normal((count, self.length))
+            return rng.standard_normal((count, self.length)).astype(self.dtype, copy=False)
         even = min(count, GROUP - self._used)
         first = self._normals.columns(self._used, self._used + even).T
         self._used += even
         if self._used == GROUP:
             self._normals = None
-        return np.concatenate([first, rng.standard_normal((count - even, self.length))])
+        rows = np.concatenate([first, rng.standard_normal((count - even, self.length))])
+        return rows.astype(self.dtype, copy=False)
 
     def normals(self, count: int, rng: np.random.Generator) -> Any:
         """Normal vectors, even."""
@@ -118,19 +125,20 @@ class Samples(Entries):
         # Twice, because the first time leaves rounding where little of a row was new.
         for _ in range(2):
             fresh = self._rest(fresh)
-            fresh = self._evened(fresh - self.scale * (fresh @ waiting.T) @ waiting)
+            fresh = self._evened(fresh - combined(self.scale * sums(fresh, waiting), waiting))
         self._waiting = np.concatenate([waiting, fresh])
 
     def _evened(self, rows: np.ndarray) -> np.ndarray:
         """The rows made orthonormal, each from itself and those before."""
-        factor = np.linalg.cholesky(self.scale * (rows @ rows.T))
-        return solve_triangular(factor, rows, lower=True, check_finite=False)
+        factor = np.linalg.cholesky(self.scale * sums(rows, rows))
+        inverse = solve_triangular(factor, np.eye(len(rows)), lower=True, check_finite=False)
+        return combined(inverse, rows)
 
     def note(self, rows: np.ndarray) -> None:
         """Directions asked of a matrix: later innovations are orthogonal to them."""
         rest = self._rest(rows)
-        lengths = np.sqrt(self.scale * np.einsum("ki,ki->k", rest, rest))
-        new = lengths > SPANNED
+        lengths = np.sqrt(self.scale * squares(rest))
+        new = lengths > self._spanned
         if not np.any(new):
             return
         lengths = lengths[new]
@@ -138,18 +146,19 @@ class Samples(Entries):
         columns, factor, order = cast(Any, qr)(
             (rest[new] / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False
         )
-        new = np.abs(np.diag(factor)) * lengths[order] > SPANNED * math.sqrt(self.length)
-        rest = self._rest(columns.T[new])
-        rest = np.linalg.qr(rest.T)[0].T * math.sqrt(self.length)
+        new = np.abs(np.diag(factor)) * lengths[order] > self._spanned * math.sqrt(self.length)
+        rest = self._rest(columns.T[new].astype(self.dtype, copy=False))
+        rest = (np.linalg.qr(rest.T)[0].T * math.sqrt(self.length)).astype(self.dtype, copy=False)
         self._check_room(len(rest))
         self._store(rest)
         if len(self._waiting):
             waiting = self._waiting
-            self._waiting = self._evened(waiting - self.scale * (waiting @ rest.T) @ rest)
+            parallel = combined(self.scale * sums(waiting, rest), rest)
+            self._waiting = self._evened(waiting - parallel)
 
     def _rest(self, x: np.ndarray) -> np.ndarray:
         """What is left of the rows x outside the basis."""
-        return x - self.scale * (x @ self.basis.T) @ self.basis
+        return x - combined(self.scale * sums(x, self.basis), self.basis)
 
     def _check_room(self, count: int) -> None:
         """Refuse more directions than the samples can tell apart."""
@@ -164,7 +173,7 @@ class Samples(Entries):
     def _store(self, fresh: np.ndarray) -> None:
         need = self.count + len(fresh)
         if need > len(self._basis):
-            larger = np.empty((max(need, 2 * len(self._basis)), self.length))
+            larger = np.empty((max(need, 2 * len(self._basis)), self.length), self.dtype)
             larger[: self.count] = self.basis
             self._basis = larger
         self._basis[self.count : need], self.count = fresh, need

@@ -237,7 +237,11 @@ def on_small_axes(data: Any, dim: Dim | None, change: Callable[[np.ndarray], np.
 
 def averaged(data: Any) -> np.ndarray:
     """⟨x⟩ over the dimension, of a vector's data."""
-    return average(data) if isinstance(data, Affine) else np.asarray(data.mean(axis=-1))
+    return (
+        average(data)
+        if isinstance(data, Affine)
+        else np.asarray(data.mean(axis=-1, dtype=np.float64))
+    )
 
 
 def entries(value: Value, dim: Dim | None) -> Any:

@@ -59,7 +59,7 @@ IMAGES = gaussian.Gaussian, "_images"
 BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = {
     "forced part": (
         IMAGES,
-        "b @ other.rows[:known] + size",
+        "combined(b, other.rows[:known]) + size",
         "size",
         [law(False), law(True), marchenko_pastur, identity],
     ),
@@ -71,11 +71,11 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
     ),
     "ρ of the forced part of W^⊤": (
         IMAGES,
-        "self.rho, np.sqrt",
-        "1.0, np.sqrt",
+        "self.rho, math.sqrt",
+        "1.0, math.sqrt",
         [law(True), marchenko_pastur, identity],
     ),
-    "√ρ of the innovation": (IMAGES, "np.sqrt(self.rho)", "1.0", [law(True), marchenko_pastur]),
+    "√ρ of the innovation": (IMAGES, "math.sqrt(self.rho)", "1.0", [law(True), marchenko_pastur]),
     "1 − P_V": (
         (sites.Entries, "innovations"),
         " - self.scale * (epsilon @ V.T) @ V",
@@ -90,14 +90,14 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
     ),
     "waiting normals": (
         (sites.Samples, "note"),
-        " - self.scale * (waiting @ rest.T) @ rest",
+        " - parallel",
         "",
         [even_identity],
     ),
     "ρ in U(M^⊤a)": (
         (gaussian.Gaussian, "apply_transposed"),
-        "self.rho * ((a @ M)",
-        "((a @ M)",
+        "self.rho * combined(a @ M",
+        "combined(a @ M",
         [revealed],
     ),
     "ρ in W̄": ((matrices, "_product"), "rho * gaussian.outer", "gaussian.outer", [differences]),
@@ -107,7 +107,7 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
         "back",
         [differences],
     ),
-    "second projection": (NEW, "q = q - (self.scale * (self.rows @ q)) @ self.rows", "", [short]),
+    "second projection": (NEW, "q = q - (self.scale * (rows @ q)) @ rows", "", [short]),
     "test of the length left": (NEW, "remains < LEFT", "remains < 0", [rounding]),
     "decay apart from momentum": (
         (optimisers.SGD, "_buffer"),

@@ -1,4 +1,8 @@
-"""Muon on the hidden matrices, gradient descent on the vectors."""
+"""Muon on the hidden matrix, gradient descent on the vectors.
+
+Newton–Schulz iterations are a rugged function of singular values, so that networks approach the limit slowly: ⟨h²⟩ of
+the first point after 8 steps is off by −.0083(16), −.0042(6), −.0011(4) at N = 400, 1600, 12800.
+"""
 
 import numpy as np
 

@@ -1,7 +1,8 @@
 """Muon on the hidden matrix, gradient descent on the vectors.
 
-Newton–Schulz iterations are a rugged function of singular values, so that networks approach the limit slowly: ⟨h²⟩ of
-the first point after 8 steps is off by −.0083(16), −.0042(6), −.0011(4) at N = 400, 1600, 12800.
+Networks approach the limit slowly here: ⟨h²⟩ of the first point after 8 steps is off by −.0083(16), −.0042(6),
+−.0011(4) at N = 400, 1600, 12800. Perhaps because Newton–Schulz iterations are a rugged function of singular values;
+this was not tested.
 """
 
 import numpy as np

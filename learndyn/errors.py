@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from learndyn.core.solution import Solution
+    from learndyn.programs.run import ProgramRun
 
 
 LONGEST_WORD = 80
@@ -41,6 +42,17 @@ class NotConverged(LearndynError, RuntimeError):
 
 class NotEnoughMemory(LearndynError, MemoryError):
     """The estimated memory exceeds what the machine has free."""
+
+
+class ProgramError(LearndynError, ValueError):
+    """A program asks for something that has no limit, or that a back end cannot do; the text names the user's line.
+
+    `run` holds what was recorded before, or is None.
+    """
+
+    def __init__(self, text: str, run: "ProgramRun | None" = None):
+        super().__init__(text)
+        self.run = run
 
 
 class FileError(LearndynError, OSError):

@@ -1,0 +1,181 @@
+"""The object a program is handed: it makes dimensions, vectors and matrices, and counts the states of training."""
+
+import math
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from learndyn.programs.backends import Backend
+from learndyn.programs.dims import Dim, NotFinite, refuse
+from learndyn.programs.functions import where
+from learndyn.programs.lines import users_line
+from learndyn.programs.matrices import Matrix
+from learndyn.programs.values import Parameter, Value
+
+
+class Net:
+    """A program's dimensions, random vectors and matrices, records and states.
+
+    `state` is the number of the present state of training, None outside the loop; `last` tells that it is the last one,
+    after which optimisers change nothing.
+    """
+
+    def __init__(self, backend: Backend, done: Callable[[int, int], None] | None = None):
+        self.backend, self.limit = backend, backend.limit
+        self.state: int | None = None
+        self.last = False
+        self.records: list[dict[str, np.ndarray]] = []
+        self.ranks: dict[str, tuple[int, int]] = {}
+        self.dropped = self.orthonormality = self.fullness = 0.0
+        self.bytes = 0
+        self._done = done
+        self._things = 0
+        self._open: int | None = None
+        self._parameters: list[weakref.ref[Any]] = []
+        self._matrices: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._sites: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._names: dict[str, weakref.ref[Any]] = {}
+
+    def _number(self) -> int:
+        self._things += 1
+        return self._things - 1
+
+    def dim(self, name: str, ratio: float = 1.0) -> Dim:
+        """A large dimension; `ratio` is its size relative to those of ratio one."""
+        if not isinstance(name, str):
+            raise refuse(f"net.dim takes a name first, as in net.dim('neurons'), and not {name!r}")
+        if not (math.isfinite(ratio) and ratio > 0):
+            raise refuse(f"the ratio of the dimension {name!r} is {ratio}: must be positive")
+        site = self.backend.site(name, float(ratio), self._number())
+        self._sites.add(site)
+        return Dim(name, float(ratio), site)
+
+    def normal(self, dim: Dim, *small: int, trained: bool = True) -> Value:
+        """A vector of independent standard normals, with small axes in front."""
+        rng, count = self.backend.rng(self._number()), math.prod(small)
+        rows = self._site(dim).normals(count, rng)
+        return self._vector(dim.site.wrapped(rows, small), dim, trained)
+
+    def uniform(self, dim: Dim, *small: int) -> Value:
+        """A vector of independent numbers between 0 and 1; it is not trained."""
+        rng, count = self.backend.rng(self._number()), math.prod(small)
+        rows = self._site(dim).uniforms(count, rng)
+        return Value(self, dim.site.wrapped(rows, small), dim)
+
+    def mask(self, dim: Dim, fraction: float, *small: int) -> Value:
+        """1/fraction at random entries, that fraction of all, and 0 elsewhere: mini-batches and dropout."""
+        return where(self.uniform(dim, *small) < fraction, 1 / fraction, 0.0)
+
+    def zeros(self, dim: Dim, *small: int, trained: bool = True) -> Value:
+        """A vector of zeros."""
+        data = self._site(dim).constant(np.zeros(small))
+        if not dim.site.grows:
+            data = np.zeros((*small, dim.site.length), dim.site.dtype)
+        return self._vector(data, dim, trained)
+
+    def parameter(self, initial: Any) -> Value:
+        """A trained vector or scalar that starts from this value."""
+        value = (
+            initial if isinstance(initial, Value) else Value(self, np.asarray(initial, float), None)
+        )
+        return self._vector(value.data, value.dim, True)
+
+    def matrix(self, rows: Dim, cols: Dim, trained: bool = True, name: str | None = None) -> Matrix:
+        """A matrix with independent entries N(0, 1/cols)."""
+        for dim in (rows, cols):
+            self._site(dim)
+        gaussian = self.backend.gaussian(rows, cols, self._number())
+        self._matrices.add(gaussian)
+        label = self._free(name or f"{rows.name}×{cols.name}")
+        matrix = Matrix(self, rows, cols, gaussian, gaussian.initial(), trained, label)
+        self._names[label] = weakref.ref(gaussian)
+        if trained:
+            self._parameters.append(weakref.ref(matrix))
+        return matrix
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The trained vectors, scalars and matrices."""
+        alive = [(reference, reference()) for reference in self._parameters]
+        self._parameters = [reference for reference, thing in alive if thing is not None]
+        return [thing for _, thing in alive if thing is not None]
+
+    def record(self, **scalars: Any) -> None:
+        """Keep these scalars for the present state of training."""
+        if self.state is None:
+            raise refuse("net.record is called outside the loop over net.steps")
+        row = self.records[self.state]
+        for name, value in scalars.items():
+            if isinstance(value, Value) and value.dim is not None:
+                raise refuse(
+                    f"{name} is {value.words()}: only scalars can be recorded, such as its mean"
+                )
+            if name in row:
+                raise refuse(f"{name} is recorded twice in state {self.state}")
+            number = np.array(value.data if isinstance(value, Value) else value, float)
+            before = self.records[0].get(name)
+            if before is not None and before.shape != number.shape:
+                raise refuse(f"{name} had small axes {before.shape}, and now has {number.shape}")
+            if not np.all(np.isfinite(number)):
+                raise NotFinite(f"{users_line()}\n  {name} is no longer finite")
+            row[name] = number
+
+    def steps(self, steps: int) -> Iterator[int]:
+        """Hand out the states 0 … `steps` of training; no update follows the last one."""
+        if self.records:
+            raise refuse("a program has one loop over net.steps")
+        if not isinstance(steps, int | np.integer) or steps < 0:
+            raise refuse(f"net.steps({steps}): must be a whole number, not negative")
+        for state in range(steps + 1):
+            self.state, self.last = state, state == steps
+            self.records.append({})
+            self._open = steps
+            yield state
+            self.end_state()
+        self.state = None
+
+    def end_state(self) -> None:
+        """The present state is over; this is called again after the program, which may have left its loop early."""
+        if self._open is None:
+            return
+        steps, self._open = self._open, None
+        if not any(self.records):
+            raise refuse("nothing was recorded in the first state: call net.record in the loop")
+        things = [*self._matrices, *self._sites]
+        self.fullness = max(self.fullness, *(site.fullness for site in self._sites), 0.0)
+        self.bytes = max(self.bytes, sum(thing.bytes for thing in things))
+        if self._done is not None:
+            self._done(len(self.records) - 1, int(steps))
+
+    def watch(self, matrix: Matrix) -> None:
+        """Note how far a matrix is revealed, while it lives."""
+        gaussian = matrix.gaussian
+        self.ranks[matrix.name] = tuple(
+            np.maximum(self.ranks.get(matrix.name, (0, 0)), gaussian.ranks).tolist()
+        )
+        for directions in (getattr(gaussian, "U", None), getattr(gaussian, "V", None)):
+            if directions is not None:
+                self.dropped = max(self.dropped, float(directions.dropped))
+                self.orthonormality = max(self.orthonormality, directions.orthonormality)
+
+    def _site(self, dim: Any) -> Any:
+        if not isinstance(dim, Dim):
+            raise refuse(f"{dim!r} is no dimension: make one with net.dim('name')")
+        return dim.site
+
+    def _free(self, name: str) -> str:
+        """The name, with a number behind if a living matrix has it."""
+        label, number = name, 1
+        while label in self._names and self._names[label]() is not None:
+            number += 1
+            label = f"{name} {number}"
+        return label
+
+    def _vector(self, data: Any, dim: Dim | None, trained: bool) -> Value:
+        if not trained:
+            return Value(self, data, dim)
+        parameter = Parameter(self, data, dim)
+        self._parameters.append(weakref.ref(parameter))
+        return parameter

@@ -1,0 +1,27 @@
+"""Sums over long rows in float64, also of single-precision rows."""
+
+import numpy as np
+
+CHUNK = 1024
+"""Entries that are summed in single precision before they join the sum in double precision."""
+
+
+def sums(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Σ_i x_ki y_li for all rows k and l."""
+    if x.dtype != np.float32 or y.dtype != np.float32:
+        return x @ y.T
+    total = np.zeros((len(x), len(y)))
+    for start in range(0, x.shape[1], CHUNK):
+        part = slice(start, start + CHUNK)
+        total += x[:, part] @ y[:, part].T
+    return total
+
+
+def squares(x: np.ndarray) -> np.ndarray:
+    """Σ_i x_ki² for all rows k."""
+    return np.einsum("ki,ki->k", x, x, dtype=np.float64)
+
+
+def combined(coefficients: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Σ_l c_kl rows_l, in the precision of the rows."""
+    return coefficients.astype(rows.dtype, copy=False) @ rows

@@ -65,6 +65,7 @@ def words(text: str) -> list[str]:
     "page",
     [
         "docs/concepts.md",
+        "docs/programs.md",
         "docs/sweeps.md",
         # Compiling takes up to a minute.
         pytest.param("docs/theories/neural_ode_family.md", marks=pytest.mark.slow),
@@ -83,7 +84,7 @@ def test_code_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 def test_no_other_page_has_code_that_is_never_run():
     pages = {page for page in PAGES if blocks(page, "python")}
     theories = {"deep_linear", "two_layer_online", "neural_ode_family"}
-    others = {"README.md", "docs/concepts.md", "docs/sweeps.md"}
+    others = {"README.md", "docs/concepts.md", "docs/programs.md", "docs/sweeps.md"}
     assert pages == others | {f"docs/theories/{name}.md" for name in theories}
 
 

@@ -41,10 +41,10 @@ def tasks(problems, save_at=6):
 
 
 def same_as_alone(problems) -> list:
-    """In one call and one by one, to rounding: the integrator takes the same steps.
+    """In one call and one by one, within the accuracy that both state: the integrator's.
 
-    The relative error of a number is that of the sums that led to it, a few hundred roundings of 1e-16; the accuracy
-    is a difference of two such numbers.
+    It chooses its steps by an estimated error, a difference of nearly equal numbers. So the roundings of the two ways
+    to compile move its steps a little, and the solutions by a part of their accuracy; the number of steps is the same.
     """
     some = tasks(problems)
     together, alone = compute_together(some), [compute(one) for one in some]
@@ -53,18 +53,21 @@ def same_as_alone(problems) -> list:
         assert list(batched.arrays) == list(single.arrays)
         assert batched.labels["time"].identical(single.labels["time"])
         size = max(float(np.max(np.abs(array.values))) for array in single.arrays.values())
+        # The specialisation follows from the others, and states no accuracy of its own.
+        stated = single.info["evidence"]["accuracy"]
         for name, array in single.arrays.items():
             assert batched.arrays[name].dims == array.dims
             assert batched.arrays[name].attrs == array.attrs
+            accuracy = 2 * stated.get(name, max(stated.values())) + 1e-13 * size
             np.testing.assert_allclose(
-                batched.arrays[name].values, array.values, rtol=1e-12, atol=1e-13
+                batched.arrays[name].values, array.values, rtol=1e-12, atol=accuracy
             )
         evidence, expected = batched.info["evidence"], single.info["evidence"]
         assert evidence["integration_steps"] == expected["integration_steps"]
         assert evidence["averages"] == "closed form"
         assert evidence["tolerances"] == expected["tolerances"]
         for name, accuracy in expected["accuracy"].items():
-            assert evidence["accuracy"][name] == pytest.approx(accuracy, rel=0, abs=1e-12 * size)
+            assert evidence["accuracy"][name] == pytest.approx(accuracy, rel=0.5, abs=1e-12 * size)
     return together
 
 

@@ -2,6 +2,9 @@
 
 import dataclasses
 import math
+import os
+import subprocess
+import sys
 from functools import partial
 
 import jax.numpy as jnp
@@ -222,15 +225,38 @@ def test_an_odd_unit_without_readout_leaves_at_the_rate_of_its_saddle():
             Q=0.25 * np.eye(2), R=np.full((2, 1), 0.1), activation="linear", rate=0.5, time=100.0
         ),
         problem(Q=[[1.0]], R=[[0.0]], activation=HERMITE_3, rate=0.01, time=100.0),
-        # The same unit twice never becomes two: what is left cannot tell the teacher's units apart, and need not.
-        problem(Q=[[0.25, 0.25], [0.25, 0.25]], R=np.full((2, 2), 0.1)),
     ],
-    ids=["linear units", "nothing to learn at linear order", "the same unit twice"],
+    ids=["linear units", "nothing to learn at linear order"],
 )
 def test_no_word_where_nothing_grows_across_the_symmetry(asked):
     theory = ld.solve(asked)
     assert "symmetric_start" not in theory.evidence
     assert "warnings" not in theory.evidence
+
+
+TWICE = """
+import numpy as np
+import learndyn as ld
+
+network = ld.TwoLayer("erf", Q=np.full((2, 2), 0.25), R=np.full((2, 2), 0.1))
+data = ld.Stream(ld.Teacher.orthonormal("erf", hidden=2))
+evidence = ld.solve(ld.Problem(network, data, ld.GradientDescent(1.5, time=400.0))).evidence
+assert "symmetric_start" not in evidence
+assert "warnings" not in evidence
+"""
+
+
+def test_the_same_unit_twice_never_becomes_two():
+    """What is left cannot tell the teacher's units apart, and need not.
+
+    Equal units stay equal if XLA computes them by the same instructions: in a process of its own, with the flags that
+    users have, not those of the tests.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_sweep_says_the_same_as_a_single_solution():

@@ -43,8 +43,9 @@ def tasks(problems, save_at=6):
 def same_as_alone(problems) -> list:
     """In one call and one by one, within the accuracy that both state: the integrator's.
 
-    It chooses its steps by an estimated error, a difference of nearly equal numbers. So the roundings of the two ways
-    to compile move its steps a little, and the solutions by a part of their accuracy; the number of steps is the same.
+    Each is within that accuracy of the truth, so that they differ by twice it at most; the number of steps is the same.
+    As XLA compiles by default they agree to 1e-12; with the flags of the tests they differ by up to 2e-9, and why is
+    not known. The bound on the two accuracies themselves, one half, is not derived.
     """
     some = tasks(problems)
     together, alone = compute_together(some), [compute(one) for one in some]

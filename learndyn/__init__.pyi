@@ -20,6 +20,7 @@ from learndyn.errors import (
     NotEnoughMemory,
     NoTheory,
     ProblemError,
+    ProgramError,
 )
 from learndyn.families.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.families.deep_linear.finite import Descent
@@ -31,6 +32,9 @@ from learndyn.families.neural_ode.inference import StationaryFlow, inference, st
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.families.neural_ode.recovery import Recovery, recovery
 from learndyn.families.neural_ode.solve import OverlapMap, TrainingMemory
+from learndyn.families.program.finite import ProgramNetwork
+from learndyn.families.program.network import OwnData, OwnTraining, Program
+from learndyn.families.program.solve import ExactLimit, SampledLimit
 from learndyn.families.two_layer.network import TwoLayer
 from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
 from learndyn.families.two_layer.online.solve import OrderParameterODE
@@ -99,6 +103,7 @@ __all__ = [
     "DeepLinear",
     "Descent",
     "Erf",
+    "ExactLimit",
     "ExponentialDecay",
     "FileError",
     "FixedPoint",
@@ -123,6 +128,8 @@ __all__ = [
     "OrderParameterODE",
     "OverlapChain",
     "OverlapMap",
+    "OwnData",
+    "OwnTraining",
     "Particles",
     "PerStep",
     "Perturbative",
@@ -136,11 +143,15 @@ __all__ = [
     "PowerLaw",
     "Problem",
     "ProblemError",
+    "Program",
+    "ProgramError",
+    "ProgramNetwork",
     "Recovery",
     "Relu",
     "Rows",
     "Run",
     "SampledLayers",
+    "SampledLimit",
     "ScaledSkip",
     "Solution",
     "Spectrum",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from learndyn.core.curves import Curves
     from learndyn.core.solution import Solution
     from learndyn.programs.run import ProgramRun
 
@@ -20,7 +21,14 @@ LONGEST_FIELD = 200
 
 
 class LearndynError(Exception):
-    """An error whose text is meant for the user."""
+    """An error whose text is meant for the user.
+
+    `solution` holds what `solve` or `simulate` had finished by then, or is None.
+    """
+
+    solution: "Solution | None" = None
+    curves: "Curves | None" = None
+    """What a method had finished; `solve` makes the solution of it."""
 
 
 class ProblemError(LearndynError, ValueError):
@@ -55,6 +63,14 @@ class ProgramError(LearndynError, ValueError):
         self.run = run
 
 
+class TooFewSamples(ProgramError):
+    """A dimension of a program has more directions than its samples can tell apart; `needed` samples would do."""
+
+    def __init__(self, text: str, needed: int):
+        super().__init__(text)
+        self.needed = needed
+
+
 class FileError(LearndynError, OSError):
     """A file cannot be written, or is not what it should be."""
 
@@ -71,11 +87,15 @@ class UnknownObservable(LearndynError, KeyError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a simulation. `solution` holds the seeds that were finished, or is None."""
+    """Ctrl-C. `solution` holds the seeds of a simulation, or the batches of a sampled theory, that were finished.
+
+    It is None if there are none. A method leaves what it had finished in `curves`; `solve` makes the solution of it.
+    """
 
     def __init__(self, solution: "Solution | None" = None):
         super().__init__("interrupted")
         self.solution = solution
+        self.curves: Curves | None = None
 
 
 def shown(value: object, length: int = 80) -> str:

@@ -25,7 +25,7 @@ def progress_bar(visible: bool, label: str) -> Iterator[Callable[[float], None]]
     if not visible:
         yield lambda fraction: None
         return
-    with compile_clock() as clock:
+    with compile_clock() as clock, _notes_are_shown():
         if not sys.stderr.isatty():
             with _lines_on_compiling(label, clock):
                 yield lambda fraction: None
@@ -45,6 +45,26 @@ def progress_bar(visible: bool, label: str) -> Iterator[Callable[[float], None]]
                     bar.update(task, completed=fraction)
 
             yield report
+
+
+_shown = threading.local()
+"""Whether a progress bar of this thread shows notes."""
+
+
+@contextlib.contextmanager
+def _notes_are_shown() -> Iterator[None]:
+    before = getattr(_shown, "notes", False)
+    _shown.notes = True
+    try:
+        yield
+    finally:
+        _shown.notes = before
+
+
+def note(text: str) -> None:
+    """Write a line on standard error if this thread has a visible progress bar."""
+    if getattr(_shown, "notes", False):
+        print(text, file=sys.stderr, flush=True)
 
 
 class _CompilingColumn(ProgressColumn):

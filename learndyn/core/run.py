@@ -67,6 +67,7 @@ class Run:
         ensemble: Ensemble | None,
     ):
         self._theory, self._problem, self._progressing = theory, problem, progressing
+        self._table = theory.table_of(problem)
         self._method, self._seed, self._size, self._ensemble = method, seed, size, ensemble
         self._states: list[float] = []
         self._lost: float | None = None
@@ -143,9 +144,9 @@ class Run:
         with float64():
             arrays = self._progressing.observe()
         present = Record(self.axis, np.array([self.now]))
-        table = [q for q in self._theory.table if MAIN in q.axes and SECOND not in q.axes]
+        table = [q for q in self._table if MAIN in q.axes and SECOND not in q.axes]
         arrays_shown = {q.name: arrays[q.name] for q in table if q.name in arrays}
-        curves = Curves(self._theory.table, present, arrays_shown, labels=self._labels)
+        curves = Curves(self._table, present, arrays_shown, labels=self._labels)
         data = xr.Dataset(*curves.variables(self._theory.time_words)).isel({self.axis: 0})
         return {name: data[name] for name in arrays_shown}
 
@@ -213,7 +214,7 @@ class Run:
         with float64():
             arrays = self._progressing.arrays()
         seconds, reached = time.perf_counter() - self._began, len(self._states)
-        curves = Curves(self._theory.table, record, arrays, reached, labels=self._labels)
+        curves = Curves(self._table, record, arrays, reached, labels=self._labels)
         if self._ensemble is None:
             assert isinstance(self._method, Method)
             evidence, changes = self._progressing.evidence(), self._evidence_of_changes()

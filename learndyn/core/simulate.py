@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from learndyn.core.compilation import compile_clock
-from learndyn.core.curves import Curves, side_by_side
+from learndyn.core.curves import Curves, Table, side_by_side
 from learndyn.core.evidence import versions
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progress import progress_bar
@@ -15,7 +15,7 @@ from learndyn.core.record import Record, SaveAt
 from learndyn.core.solution import Solution
 from learndyn.core.theory import Theory, theory_for
 from learndyn.core.threads import in_threads, workers
-from learndyn.errors import Interrupted
+from learndyn.errors import Interrupted, LearndynError
 from learndyn.memory import require_memory
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import whole
@@ -56,23 +56,27 @@ def simulate(
     first = whole(0)(first_seed, "first_seed")
     start = time.perf_counter()
     finished: dict[int, Curves] = {}
-    interrupted = False
+    interrupted, failed = False, None
     with compile_clock() as compiling:
         with float64():
             ensemble = theory.train(problem, size, method, Record.of(problem.training, save_at))
         require_memory_for(ensemble, workers(count))
         _require_memory_of_results(ensemble, count)
 
+        table = theory.table_of(problem)
+
         def run(seed: int, report: Report) -> Curves:
-            return trained(theory, ensemble, seed, report)
+            return trained(table, ensemble, seed, report)
 
         with progress_bar(progress, f"training {count} networks of size {size}") as report:
             try:
                 finished |= in_threads(run, range(first, first + count), report)
             except KeyboardInterrupt:
                 interrupted = True
-    if interrupted and not finished:
-        raise Interrupted
+            except LearndynError as error:
+                failed = error
+    if not finished:
+        raise failed or Interrupted
     solution = simulation_of(
         theory,
         problem,
@@ -85,24 +89,20 @@ def simulate(
     )
     if interrupted:
         raise Interrupted(solution)
+    if failed is not None:
+        failed.solution = solution
+        raise failed
     return solution
 
 
-def trained(theory: Theory, ensemble: Ensemble, seed: int, report: Report) -> Curves:
+def trained(table: Table, ensemble: Ensemble, seed: int, report: Report) -> Curves:
     """One network, trained to the end or until it diverges."""
     at, trainee = ensemble.record.at, ensemble.draw(seed)
     reached = trainee.advance(at, of_states(report, at[-1]))
     if reached == len(at):
         with contextlib.suppress(Diverged), np.errstate(over="ignore", invalid="ignore"):
             trainee.complete(lambda state: report(1.0))
-    return curves_of(theory, ensemble, trainee.arrays(), reached)
-
-
-def curves_of(
-    theory: Theory, ensemble: Ensemble, arrays: dict[str, np.ndarray], reached: int
-) -> Curves:
-    """The curves of one network of an ensemble."""
-    return Curves(theory.table, ensemble.record, arrays, reached, labels=ensemble.labels)
+    return Curves(table, ensemble.record, trainee.arrays(), reached, labels=ensemble.labels)
 
 
 def require_memory_for(ensemble: Ensemble, at_once: int) -> None:

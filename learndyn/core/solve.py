@@ -14,7 +14,7 @@ from learndyn.core.record import Record, SaveAt
 from learndyn.core.solution import Solution, as_dataset
 from learndyn.core.symmetry import with_symmetry
 from learndyn.core.theory import Theory, theory_for
-from learndyn.errors import LearndynError
+from learndyn.errors import Interrupted, LearndynError
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import whole
 from learndyn.problem.part import traced
@@ -51,7 +51,13 @@ def solve(
         compile_clock() as compiling,
         progress_bar(progress, f"solving {theory.name}") as report,
     ):
-        curves = theory.solve(problem, method, record, seed, report)
+        try:
+            curves = theory.solve(problem, method, record, seed, report)
+        except (LearndynError, Interrupted) as error:
+            if error.curves is not None:
+                seconds = time.perf_counter() - start
+                error.solution = solution_of(theory, problem, method, seed, error.curves, seconds)
+            raise
         curves = with_symmetry(theory, problem, method, record, seed, curves)
     wall_time = time.perf_counter() - start
     return solution_of(theory, problem, method, seed, curves, wall_time, compiling.seconds)

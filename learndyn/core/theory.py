@@ -104,8 +104,12 @@ class Theory(abc.ABC):
         """Refuse, with a `ProblemError`, values that the theory does not cover although it understands their fields."""
 
     def table_of(self, problem: Problem) -> Table:
-        """The observables of one problem: those of `table`, unless some of its axes have other names."""
+        """The observables of one problem: those of `table`, unless it has others, or axes with other names."""
         return self.table
+
+    def example(self) -> Problem:
+        """The problem of the template."""
+        return Problem.from_text(self.template.read_text(encoding="utf-8"), self.template.name)
 
     def automatic(self, problem: Problem, record: Record) -> Method:
         """The method that suits the problem best."""

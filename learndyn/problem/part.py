@@ -108,6 +108,14 @@ class Part(eqx.Module, metaclass=_PartType):
     def validate(self) -> None:
         """Checks that involve several fields; called after each field has been checked."""
 
+    def named_values(self) -> dict[str, Any]:
+        """The values that may be varied, by name: those of the fields."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def with_values(self, **values: Any) -> Any:
+        """The part with other values of some fields, checked as a new one is."""
+        return dataclasses.replace(self, **values)
+
     def to_dict(self) -> dict | str:
         """Plain data (strings, numbers, lists, dictionaries) that `from_dict` turns back into this part.
 

@@ -1,6 +1,5 @@
 """Fields of a problem by their dotted paths, as in a problem file: "network.width", "training.learning_rate"."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +15,8 @@ def field_paths(problem: Problem) -> list[str]:
 
 def _below(part: Part, name: str) -> Iterator[str]:
     """The paths of the fields of a part whose own path is `name`."""
-    for item in dataclasses.fields(part):
-        value, path = getattr(part, item.name), f"{name}.{item.name}"
+    for field, value in part.named_values().items():
+        path = f"{name}.{field}"
         yield path
         if isinstance(value, Part):
             yield from _below(value, path)
@@ -60,4 +59,4 @@ def _rebuilt(part: Any, tree: dict[str, Any]) -> Any:
         name: branch.value if isinstance(branch, _New) else _rebuilt(getattr(part, name), branch)
         for name, branch in tree.items()
     }
-    return dataclasses.replace(part, **values)
+    return part.with_values(**values)

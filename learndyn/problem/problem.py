@@ -10,6 +10,7 @@ import tomli_w
 from learndyn.errors import FileError, ProblemError, nearest
 from learndyn.files import write_atomically
 from learndyn.loading import load_theories
+from learndyn.problem.checks import optional
 from learndyn.problem.kinds import from_plain, part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, content_hash, field
@@ -23,9 +24,12 @@ SECTIONS = ("network", "data", "training")
 class Problem(Part):
     """A network, its data and its training. Immutable; everything else is a function of it.
 
-    - `network`: what is trained, and from which initial state (`TwoLayer`, `DeepLinear`, `Wide`, `NeuralODE`).
+    - `network`: what is trained, and from which initial state (`TwoLayer`, `DeepLinear`, `Wide`, `NeuralODE`,
+      `Program`).
     - `data`: a supply of a task: how examples arrive, and what is to be learnt (`Stream(Teacher(…))`).
     - `training`: the rule that moves the weights (`GradientDescent`).
+
+    A `Program` that is a whole training loop has data and training of its own; they are then left out.
 
     Two problems are equal if and only if they describe the same thing; `problem.hash` is the same for equal problems
     on every machine.
@@ -33,10 +37,15 @@ class Problem(Part):
 
     # The classes are checked when a problem is made; which ones they are depends on the family.
     network: Any = field(part(Network))
-    data: Any = field(part(Supply))
-    training: Any = field(part(Training))
+    data: Any = field(optional(part(Supply)), default=None)
+    training: Any = field(optional(part(Training)), default=None)
 
     def validate(self) -> None:
+        parts = type(self.network).completed(self.network, self.data, self.training)
+        for name, value in zip(("data", "training"), parts, strict=True):
+            if value is None:
+                raise ProblemError(f"Problem.{name}", None, "missing; Problem needs it")
+            object.__setattr__(self, name, value)
         # A bound method of a module takes longer to make than most checks to run.
         type(self.network).check(self.network, self.data)
         load_theories()  # they review it

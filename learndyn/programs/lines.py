@@ -6,7 +6,12 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGE = str(Path(__file__).parent) + os.sep
+_LEARNDYN = Path(__file__).parents[1]
+PACKAGE = (
+    str(_LEARNDYN / "programs") + os.sep,
+    str(_LEARNDYN / "families" / "program" / "loop.py"),
+)
+"""Files whose lines are not the user's."""
 
 
 class Line(NamedTuple):

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from learndyn.errors import ProgramError
+from learndyn.errors import ProgramError, TooFewSamples
 from learndyn.programs.affine import NotLinear, Product
 from learndyn.programs.dims import Dim, NotFinite, not_linear, refuse
 from learndyn.programs.lines import Line, users_line
@@ -129,5 +129,7 @@ def _named(line: Line) -> Iterator[None]:
         yield
     except NotFinite as error:
         raise NotFinite(f"{line}\n  {error}") from None
+    except TooFewSamples as error:
+        raise TooFewSamples(f"{line}\n  {error}", error.needed) from None
     except ProgramError as error:
         raise refuse(str(error), line) from None

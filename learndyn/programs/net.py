@@ -1,8 +1,9 @@
 """The object a program is handed: it makes dimensions, vectors and matrices, and counts the states of training."""
 
+import contextlib
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,18 @@ class Net:
     """A program's dimensions, random vectors and matrices, records and states.
 
     `state` is the number of the present state of training, None outside the loop; `last` tells that it is the last one,
-    after which optimisers change nothing.
+    after which optimisers change nothing. `smallest` is the length of the smallest dimension.
     """
 
-    def __init__(self, backend: Backend, done: Callable[[int, int], None] | None = None):
+    def __init__(
+        self,
+        backend: Backend,
+        done: Callable[[int, int], None] | None = None,
+        keep: Collection[int] | None = None,
+    ):
         self.backend, self.limit = backend, backend.limit
+        self.smallest = float("inf")
+        self._keep, self._recording = keep, True
         self.state: int | None = None
         self.last = False
         self.records: list[dict[str, np.ndarray]] = []
@@ -50,6 +58,7 @@ class Net:
             raise refuse(f"the ratio of the dimension {name!r} is {ratio}: must be positive")
         site = self.backend.site(name, float(ratio), self._number())
         self._sites.add(site)
+        self.smallest = min(self.smallest, site.length)
         return Dim(name, float(ratio), site)
 
     def normal(self, dim: Dim, *small: int, trained: bool = True) -> Value:
@@ -106,6 +115,8 @@ class Net:
         """Keep these scalars for the present state of training."""
         if self.state is None:
             raise refuse("net.record is called outside the loop over net.steps")
+        if not self._recording:
+            return
         row = self.records[self.state]
         for name, value in scalars.items():
             if isinstance(value, Value) and value.dim is not None:
@@ -121,6 +132,20 @@ class Net:
             if not np.all(np.isfinite(number)):
                 raise NotFinite(f"{users_line()}\n  {name} is no longer finite")
             row[name] = number
+
+    @property
+    def kept(self) -> bool:
+        """Whether the present state is among those that the caller wants: costly records need be made in these only."""
+        return self._keep is None or self.state in self._keep
+
+    @contextlib.contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """A block in which `record` does nothing."""
+        before, self._recording = self._recording, False
+        try:
+            yield
+        finally:
+            self._recording = before
 
     def steps(self, steps: int) -> Iterator[int]:
         """Hand out the states 0 … `steps` of training; no update follows the last one."""

@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -130,9 +130,15 @@ class StepByStep:
     Use it in a `with` block, or call `close`. `outcome` is there when the program has ended.
     """
 
-    def __init__(self, program: Program, parameters: Mapping[str, Any] | None, backend: Backend):
+    def __init__(
+        self,
+        program: Program,
+        parameters: Mapping[str, Any] | None,
+        backend: Backend,
+        keep: Collection[int] | None = None,
+    ):
         self.outcome: ProgramRun | None = None
-        self._net = Net(backend, self._wait)
+        self._net = Net(backend, self._wait, keep)
         self._go, self._news = queue.Queue(), queue.Queue()
         arguments = program, dict(parameters or {})
         self._thread = threading.Thread(target=self._work, args=arguments, daemon=True)
@@ -171,6 +177,16 @@ class StepByStep:
             self._thread.join()
             return None
         return dict(self._net.records[news])
+
+    @property
+    def net(self) -> Net:
+        """The net that the program was handed."""
+        return self._net
+
+    @property
+    def so_far(self) -> ProgramRun:
+        """What was recorded by now; the outcome if the program has ended."""
+        return self.outcome or _outcome(self._net, None, "")
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         while (records := self.advance()) is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 from scipy.special import ndtr
 
-from learndyn.errors import ProgramError
+from learndyn.errors import ProgramError, TooFewSamples
 from learndyn.numerics.normals import GROUP, QuasiNormals
 from learndyn.programs.affine import Affine
 from learndyn.programs.products import combined, squares, sums
@@ -165,9 +165,10 @@ class Samples(Entries):
         need = self.count + count
         if self.length < ROWS_PER_SAMPLE * need:
             wanted = 2 ** math.ceil(math.log2(2 * ROWS_PER_SAMPLE * need))
-            raise ProgramError(
+            raise TooFewSamples(
                 f"{self.length} samples are too few: the dimension {self.name!r} has {need} directions by now, "
-                f"and needs {ROWS_PER_SAMPLE} samples for each. Try samples={wanted}, or a larger drop"
+                f"and needs {ROWS_PER_SAMPLE} samples for each. Try samples={wanted}, or a larger drop",
+                wanted,
             )
 
     def _store(self, fresh: np.ndarray) -> None:

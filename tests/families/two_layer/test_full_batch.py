@@ -60,7 +60,7 @@ def train(made, size, seed=0, save_at=None, report=lambda fraction: None, **opti
     theory, record = theory_for(made), Record.of(made.training, save_at)
     with float64():
         ensemble = theory.train(made, size, FullBatch(**options), record)
-        return trained(theory, ensemble, seed, report).told(**ensemble.evidence)
+        return trained(theory.table, ensemble, seed, report).told(**ensemble.evidence)
 
 
 def values(curves):

@@ -330,7 +330,7 @@ def test_reports_grow_to_one():
         with float64():
             theory = theory_for(made)
             ensemble = theory.train(made, N, WideDescent(), Record.of(made.training))
-            train(theory, ensemble, 0, seen.append)
+            train(theory.table, ensemble, 0, seen.append)
         assert seen == sorted(seen)
         assert seen[-1] == 1
 
@@ -452,9 +452,9 @@ def test_the_estimate_of_memory_is_near_the_peak(size, save_at, rule):
     with float64():
         record = Record.of(made.training, save_at)
         ensemble = theory.train(made, size, WideDescent(), record)
-        train(theory, ensemble, 0, lambda done: None)
+        train(theory.table, ensemble, 0, lambda done: None)
         tracemalloc.start()
-        train(theory, ensemble, 0, lambda done: None)
+        train(theory.table, ensemble, 0, lambda done: None)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert 0.5 * ensemble.bytes < peak < ensemble.bytes

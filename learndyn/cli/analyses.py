@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import learndyn as ld
-from learndyn.cli.compute import value_of
 from learndyn.cli.console import remark, table
-from learndyn.cli.options import ProblemFile
 from learndyn.cli.outputs import writable_file, write_text
+from learndyn.cli.problems import ProblemFile, Settings, read_problem, value_of
 from learndyn.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -54,13 +53,14 @@ def rates(
     ] = None,
     csv: Csv = None,
     output: Figure = None,
+    setting: Settings = None,
 ) -> None:
     """Find the best learning rate and the largest stable one, by the theory.
 
     The best rate has the smallest test loss at the end of training. A rate is stable if the
     training loss (the test loss if the theory has no training loss) ends no higher than it started.
     """
-    problem = ld.Problem.from_toml(problem_file)
+    problem = read_problem(problem_file, setting)
     field, values = (None, []) if over is None else _field_and_values(over)
     if output is not None and field is None:
         raise ProblemError(

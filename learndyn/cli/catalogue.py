@@ -29,7 +29,7 @@ def new(
             "--output",
             "-o",
             metavar="FILE",
-            show_default="the kind, with a dash for the slash, and .toml",
+            show_default="the kind, with a dash for the slash, and .toml or .py",
             help="The problem file to write.",
         ),
     ] = None,
@@ -46,12 +46,13 @@ def new(
         return
     if kind not in known:
         raise ProblemError("KIND", kind, f"unknown kind of problem; {nearest(kind, known)}")
-    path = writable_file(output or Path(f"{kind.replace('/', '-')}.toml"))
+    template = known[kind].template
+    path = writable_file(output or Path(f"{kind.replace('/', '-')}{template.suffix}"))
     if path.exists() and not force:
         raise FileError(
             f"{path} already exists; use --force to replace it, or -o to name another file"
         )
-    write_text(path, known[kind].template.read_text(encoding="utf-8"))
+    write_text(path, template.read_text(encoding="utf-8"))
     say(f"{path} written; edit it, then: learndyn run {path}")
 
 

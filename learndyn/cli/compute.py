@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +15,6 @@ from learndyn.cli.options import (
     FirstSeed,
     Method,
     Options,
-    ProblemFile,
     SaveAt,
     Seeds,
     Size,
@@ -25,7 +22,8 @@ from learndyn.cli.options import (
     recording_times,
 )
 from learndyn.cli.outputs import writable_file
-from learndyn.errors import Interrupted, ProblemError, nearest
+from learndyn.cli.problems import ProblemFile, Settings, read_problem, value_of
+from learndyn.errors import Interrupted, LearndynError, ProblemError, nearest
 
 if TYPE_CHECKING:
     import learndyn.core.method as core
@@ -48,9 +46,10 @@ def solve(
     method: Method = None,
     option: Options = None,
     save_at: SaveAt = None,
+    setting: Settings = None,
 ) -> None:
     """Compute the learning curve in the limit of a large network, and save it."""
-    problem = ld.Problem.from_toml(problem_file)
+    problem = read_problem(problem_file, setting)
     times = recording_times(save_at, problem)
     chosen = chosen_method(problem, times, method, option or [], rtol)
     say(repr(solve_into(writable_file(output), problem, chosen, times)))
@@ -74,6 +73,7 @@ def simulate(
         ),
     ] = None,
     save_at: SaveAt = None,
+    setting: Settings = None,
 ) -> None:
     """Train finite networks, measure what the theory predicts, and save it.
 
@@ -81,19 +81,11 @@ def simulate(
     """
     from learndyn.core.theory import theory_for
 
-    problem = ld.Problem.from_toml(problem_file)
+    problem = read_problem(problem_file, setting)
     chosen = method_of(theory_for(problem).simulators, method)
     times = recording_times(save_at, problem)
     path = writable_file(output)
     say(repr(simulate_into(path, problem, size, seeds, first_seed, chosen, times)))
-
-
-def value_of(word: str) -> Any:
-    """The value that a word on the command line stands for: a number or another TOML value, or else the word."""
-    for parse in (int, float, lambda text: tomllib.loads(f"value = {text}")["value"]):
-        with contextlib.suppress(ValueError, RecursionError):
-            return parse(word)
-    return word
 
 
 def chosen_method(
@@ -154,8 +146,14 @@ def solve_into(
     method: core.Method | None = None,
     save_at: RecordedAt = None,
 ) -> ld.Solution:
-    """Solve and save; returns the solution."""
-    theory = ld.solve(problem, method, save_at=save_at, progress=True)
+    """Solve and save; returns the solution. What was finished before an error is saved, too."""
+    try:
+        theory = ld.solve(problem, method, save_at=save_at, progress=True)
+    except (LearndynError, Interrupted) as error:
+        if error.solution is not None:
+            error.solution.save(path)
+            remark(f"what was finished is saved in {path}")
+        raise
     theory.save(path)
     remark(f"theory solved in {theory.evidence['wall_time']:.3g} s, saved in {path}")
     return theory
@@ -189,6 +187,11 @@ def simulate_into(
         finished = error.solution.data.sizes["seed"]
         text = f"{finished} of {seeds} networks were finished and are saved in {path}"
         raise KeyboardInterrupt(text) from error
+    except LearndynError as error:
+        if error.solution is not None:
+            error.solution.save(path)
+            remark(f"what was finished is saved in {path}")
+        raise
     runs.save(path)
     count = f"{seeds} network{'s' * (seeds != 1)} of size {size}"
     remark(f"{count} trained in {runs.evidence['wall_time']:.3g} s, saved in {path}")

@@ -55,7 +55,7 @@ def _chapter(theory: ld.Theory, debug: bool) -> tuple[Chapter, int]:
     results: dict[str, Any] = {}
     try:
         text = theory.template.read_text(encoding="utf-8")
-        problem = ld.Problem.from_text(text, theory.template.name)
+        problem = theory.example()
         size, seeds = theory.demo_size, theory.demo_seeds
         remark(f"{theory.name}: solving, then training {seeds} networks of size {size}")
         solution = results["solution"] = ld.solve(problem, progress=True)

@@ -2,7 +2,7 @@
 
 import math
 
-from learndyn.cli.compute import value_of
+from learndyn.cli.problems import value_of
 from learndyn.errors import ProblemError
 
 GRAMMAR = (

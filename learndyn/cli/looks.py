@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import learndyn as ld
-from learndyn.cli.compute import value_of
+from learndyn.cli.problems import value_of
 from learndyn.errors import ProblemError, nearest
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -32,12 +31,6 @@ def _finite_size(value: float) -> float:
     return number(minimum=0)(value, "--finite-size")
 
 
-ProblemFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PROBLEM.toml", show_default=False, help="The problem; `learndyn new` writes one."
-    ),
-]
 Size = Annotated[
     int,
     typer.Option(metavar="N", help="Size of the finite networks: the number of their inputs."),

@@ -15,7 +15,6 @@ from learndyn.cli.options import (
     FiniteSize,
     FirstSeed,
     Level,
-    ProblemFile,
     SaveAt,
     Seeds,
     Size,
@@ -23,6 +22,7 @@ from learndyn.cli.options import (
 )
 from learndyn.cli.outputs import write_text
 from learndyn.cli.pictures import PICTURES, pictures
+from learndyn.cli.problems import ProblemFile, Settings, read_problem
 from learndyn.errors import ProblemError
 from learndyn.files import writable_folder
 
@@ -48,6 +48,7 @@ def run(
     save_at: SaveAt = None,
     level: Level = 0.01,
     finite_size: FiniteSize = 1.0,
+    setting: Settings = None,
 ) -> None:
     """Solve, simulate, compare and draw: the whole answer to one problem.
 
@@ -55,7 +56,7 @@ def run(
     (the agreement of each observable), and the pictures curve.png, deviations.png,
     order_parameters.png and two_times.png (maps of functions of two times, if the theory has any).
     """
-    problem = ld.Problem.from_toml(problem_file)
+    problem = read_problem(problem_file, setting)
     if seeds < 2:
         allowed = (
             "must be at least 2, for an error bar; to train one network, use `learndyn simulate`"

@@ -22,12 +22,12 @@ from learndyn.cli.options import (
     Kind,
     Method,
     Options,
-    ProblemFile,
     SaveAt,
     Select,
     recording_times,
 )
 from learndyn.cli.outputs import writable_file
+from learndyn.cli.problems import ProblemFile, Settings, read_problem
 from learndyn.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def sweep(
     colour: Colour = None,
     at: At = None,
     select: Select = None,
+    setting: Settings = None,
 ) -> None:
     """Solve a problem, or train networks too, for all combinations of values of some fields.
 
@@ -127,7 +128,7 @@ def sweep(
     """
     from learndyn.pictures.plotting import save_figure
 
-    problem = ld.Problem.from_toml(problem_file)
+    problem = read_problem(problem_file, setting)
     fields = fields_and_values(over)
     _check_simulation(simulate, seeds, no_solve)
     look = look_of(kind, x, colour, at, select)

@@ -26,7 +26,6 @@ def warm(
     """
     from learndyn.core.solve import solve
     from learndyn.core.theory import theories
-    from learndyn.problem.problem import Problem
 
     known = {theory.name: theory for theory in theories()}
     for name in names or []:
@@ -36,8 +35,7 @@ def warm(
     start, compiling, rows = time.perf_counter(), 0.0, []
     for number, theory in enumerate(chosen, 1):
         remark(f"{number} of {len(chosen)}: {theory.name}")
-        text = theory.template.read_text(encoding="utf-8")
-        evidence = solve(Problem.from_text(text, theory.template.name), progress=True).evidence
+        evidence = solve(theory.example(), progress=True).evidence
         compiling += evidence["compile_time"]
         rows.append(
             [theory.name, f"{evidence['compile_time']:.1f} s", f"{evidence['wall_time']:.1f} s"]

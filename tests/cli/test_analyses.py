@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import learndyn as ld
-from learndyn.cli.compute import value_of
+from learndyn.cli.problems import value_of
 
 DEEP = """
 [network]

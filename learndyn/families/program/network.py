@@ -35,6 +35,10 @@ class OwnTraining(Training):
         """Programs are trained in steps."""
         return None
 
+    def named_values(self) -> dict[str, Any]:
+        """Nothing to vary: the length belongs to the program."""
+        return {}
+
 
 def _function(value: Any, name: str) -> Any:
     if value is not None and not hasattr(value, "__code__"):

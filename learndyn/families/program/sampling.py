@@ -1,0 +1,222 @@
+"""Batches of samples of a program's limit: run, averaged, and their bias of order 1/samples.
+
+A batch of S samples gives F(S) = F + c/S + noise. On the two halves of the same points it gives F_1 and F_2 at S/2
+samples, so that H = ½(F_1 + F_2) estimates F + 2c/S: H − F(S) is the bias of F(S), and 2F(S) − H is without it.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from learndyn.core.curves import Curves, Table, averaged
+from learndyn.core.progressing import Report, of_states
+from learndyn.core.record import Record
+from learndyn.core.threads import in_threads
+from learndyn.errors import Interrupted, ProgramError
+from learndyn.families.program.finite import ProgramTrainee
+from learndyn.families.program.loop import Loop, loop_of, table_of
+from learndyn.numerics.max_t import max_t_test
+from learndyn.numerics.statistics import mean_and_error
+from learndyn.problem.problem import Problem
+from learndyn.programs import Limit, ProgramRun
+from learndyn.programs.backends import Backend
+
+SEEN = 0.01
+"""A bias counts as seen if batches without one would show as much with this chance."""
+SEEDS = 2**20
+"""Batches that a seed may have."""
+FULLEST = 0.2
+"""Directions per sample of the fullest dimension up to which the bias is of order 1/samples, by experience."""
+
+
+class Setting(NamedTuple):
+    """What is run: the loop, what it records, which states are kept, and the seed."""
+
+    loop: Loop
+    table: Table
+    record: Record
+    seed: int
+
+    @classmethod
+    def of(cls, problem: Problem, record: Record, seed: int) -> "Setting":
+        """The setting of a problem."""
+        return cls(loop_of(problem), table_of(problem), record, seed)
+
+    def trainee(self, backend: Backend, record: Record | None = None) -> ProgramTrainee:
+        """The program at its beginning; all states may be kept unless a record says which."""
+        names = [quantity.name for quantity in self.table]
+        return ProgramTrainee(self.loop, backend, names, record)
+
+    def carried_out(self, backend: Backend, report: Report) -> tuple[Curves, ProgramRun]:
+        """The program, run to the end of the record or until it diverges."""
+        at, trainee = self.record.at, self.trainee(backend, self.record)
+        try:
+            reached = trainee.advance(at, of_states(report, at[-1]))
+        except ProgramError as error:
+            error.curves = self._unfinished(error.run)
+            raise
+        return Curves(self.table, self.record, trainee.arrays(), reached), trainee.outcome
+
+    def _unfinished(self, run: ProgramRun | None) -> Curves | None:
+        """The states that a program recorded before it failed."""
+        if run is None or not run.records:
+            return None
+        states = min(len(values) for values in run.records.values())
+        at = self.record.at[self.record.at < states]
+        if not len(at):
+            return None
+        arrays = {q.name: run.records[q.name][at] for q in self.table if q.name in run.records}
+        return Curves(self.table, self.record.moved_to(at), arrays)
+
+
+class Batch(NamedTuple):
+    """One batch: its curves, those on the halves of its points, how its matrices were represented, and its seconds."""
+
+    curves: Curves
+    halves: tuple[Curves, ...]
+    run: ProgramRun
+    seconds: float
+
+    @property
+    def states(self) -> int:
+        """The number of states that all its runs reached."""
+        return min(curves.count for curves in (self.curves, *self.halves))
+
+    def bias(self) -> Curves:
+        """H − F(S)."""
+        first, second = (half.cut(self.states) for half in self.halves)
+        whole = self.curves.cut(self.states)
+        arrays = {n: (first[n] + second[n]) / 2 - x for n, x in whole.arrays.items()}
+        return dataclasses.replace(whole, arrays=arrays)
+
+    def extrapolated(self) -> Curves:
+        """2F(S) − H."""
+        bias, whole = self.bias(), self.curves.cut(self.states)
+        arrays = {name: x - bias[name] for name, x in whole.arrays.items()}
+        return dataclasses.replace(whole, arrays=arrays)
+
+
+class Sampling(NamedTuple):
+    """Batches of so many `samples` each."""
+
+    samples: int
+    batches: tuple[Batch, ...]
+
+    def joined(self, more: "Sampling") -> "Sampling":
+        """These batches and more of the same; halves count only if all have them."""
+        batches = (*self.batches, *more.batches)
+        if not all(batch.halves for batch in batches):
+            batches = tuple(batch._replace(halves=()) for batch in batches)
+        return Sampling(self.samples, batches)
+
+    @property
+    def bytes(self) -> float:
+        """The memory of one batch."""
+        return max(batch.run.bytes for batch in self.batches)
+
+    @property
+    def seconds(self) -> float:
+        """The mean time of a batch."""
+        return float(np.mean([batch.seconds for batch in self.batches]))
+
+    @property
+    def directions(self) -> float:
+        """Directions of the fullest dimension."""
+        return self.samples * max(batch.run.fullness for batch in self.batches)
+
+    def bias(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """The bias of every observable and its standard error; empty if halves were not run."""
+        if not self.batches[0].halves:
+            return {}
+        curves = averaged([batch.bias() for batch in self.batches])
+        return {name: (curves[name], curves.errors[name]) for name in curves.arrays}
+
+    def bias_is_seen(self) -> bool:
+        """Whether the batches show a bias in any observable."""
+        if not self.batches[0].halves:
+            return False
+        each = [batch.bias() for batch in self.batches]
+        count, names = min(curves.count for curves in each), list(each[0].arrays)
+        for name in names:
+            values = np.stack([curves.cut(count)[name].ravel() for curves in each])
+            moving = mean_and_error(values)[1] > 0
+            if np.any(moving) and max_t_test(values[:, moving], 0.0, SEEN)[1] < SEEN / len(names):
+                return True
+        return False
+
+    def curves(self, extrapolate: bool, **evidence: Any) -> Curves:
+        """The mean of the batches with standard errors, and how it was obtained."""
+        each = [batch.extrapolated() if extrapolate else batch.curves for batch in self.batches]
+        runs = [batch.run for batch in self.batches]
+        fullness = max(run.fullness for run in runs)
+        bias = {name: float(np.max(np.abs(b), initial=0.0)) for name, (b, _) in self.bias().items()}
+        curves = averaged(each).told(
+            samples=self.samples,
+            batches=len(self.batches),
+            extrapolated=extrapolate,
+            **({"bias": bias} if bias else {}),
+            ranks={
+                name: np.max([run.ranks[name] for run in runs], axis=0).tolist()
+                for name in runs[0].ranks
+            },
+            dropped=max(run.dropped for run in runs),
+            orthonormality=max(run.orthonormality for run in runs),
+            fullness=fullness,
+            bytes=max(run.bytes for run in runs),
+            **evidence,
+        )
+        if fullness > FULLEST:
+            text = (
+                f"{self.samples} samples are few for {round(fullness * self.samples)} directions of a dimension, and "
+                "the result may be off by more than its standard errors; use more samples"
+            )
+            curves = curves.told(warnings=[text])
+        return dataclasses.replace(curves, batches={})
+
+
+def sampled(
+    setting: Setting, like: Limit, numbers: Iterable[int], halves: bool, report: Report
+) -> Sampling:
+    """Run batches on all cores, with the samples, drop and precision of `like`.
+
+    Ctrl-C leaves the mean of those that are finished in the error.
+    """
+    finished: dict[int, Batch] = {}
+
+    def run(number: int, advance: Report) -> Batch:
+        backend, start = like.reseeded(setting.seed * SEEDS + number), time.perf_counter()
+        parts = tuple(_parts(backend, halves))
+        work = sum(part.samples for part in parts)
+        done, outcomes = 0, []
+        for part in parts:
+            share, before = part.samples / work, done / work
+            outcomes.append(
+                setting.carried_out(part, lambda x, a=before, b=share: advance(a + b * x))
+            )
+            done += part.samples
+        (curves, outcome), *rest = outcomes
+        seconds = time.perf_counter() - start
+        return Batch(curves, tuple(half for half, _ in rest), outcome, seconds)
+
+    try:
+        finished |= in_threads(run, numbers, report)
+    except KeyboardInterrupt as error:
+        interrupted = Interrupted()
+        if len(finished) > 1:
+            part = Sampling(like.samples, tuple(finished.values()))
+            interrupted.curves = part.curves(extrapolate=False)
+        raise interrupted from error
+    return Sampling(like.samples, tuple(finished[number] for number in sorted(finished)))
+
+
+def _parts(backend: Limit, halves: bool) -> Iterator[Limit]:
+    """The back end, and with `halves` the two halves of its points."""
+    yield backend
+    if halves:
+        for number in (1, 2):
+            yield dataclasses.replace(
+                backend, samples=backend.samples // 2, seed=backend.seed + number * SEEDS**2
+            )

@@ -45,6 +45,34 @@ PAPERS = {
   note = {Workshop on High-dimensional Learning Dynamics},
   year = {2024}
 }""",
+    "Bayati & Montanari 2011": """\
+@article{bayati2011dynamics,
+  author = {Bayati, Mohsen and Montanari, Andrea},
+  title = {The Dynamics of Message Passing on Dense Graphs, with Applications to Compressed Sensing},
+  journal = {IEEE Transactions on Information Theory},
+  volume = {57},
+  number = {2},
+  pages = {764--785},
+  year = {2011}
+}""",
+    "Bolthausen 2014": """\
+@article{bolthausen2014iterative,
+  author = {Bolthausen, Erwin},
+  title = {An Iterative Construction of Solutions of the {TAP} Equations for the {Sherrington--Kirkpatrick} Model},
+  journal = {Communications in Mathematical Physics},
+  volume = {325},
+  pages = {333--366},
+  year = {2014}
+}""",
+    "Yang 2019": """\
+@misc{yang2019scaling,
+  author = {Yang, Greg},
+  title = {Scaling Limits of Wide Neural Networks with Weight Sharing: {Gaussian} Process Behavior,
+    Gradient Independence, and Neural Tangent Kernel Derivation},
+  year = {2019},
+  eprint = {1902.04760},
+  archiveprefix = {arXiv}
+}""",
     "Bordelon & Pehlevan 2022": """\
 @inproceedings{bordelon2022selfconsistent,
   author = {Bordelon, Blake and Pehlevan, Cengiz},

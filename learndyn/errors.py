@@ -63,6 +63,10 @@ class ProgramError(LearndynError, ValueError):
         self.run = run
 
 
+class NotLinearProgram(ProgramError):
+    """Coordinates cannot follow a program, because it is not linear."""
+
+
 class TooFewSamples(ProgramError):
     """A dimension of a program has more directions than its samples can tell apart; `needed` samples would do."""
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from learndyn.errors import ProgramError
+from learndyn.errors import NotLinearProgram, ProgramError
 from learndyn.programs.affine import NotLinear
 from learndyn.programs.lines import Line, users_line
 
@@ -35,10 +35,9 @@ REDUCED = (
 )
 
 
-def not_linear(error: NotLinear, dim: Dim | None, line: Line | None = None) -> ProgramError:
+def not_linear(error: NotLinear, dim: Dim | None, line: Line | None = None) -> NotLinearProgram:
     """The refusal of a program that coordinates cannot follow."""
-    return refuse(
-        f"{error} over {dim} is not linear, and Coordinates follows linear programs only: "
-        "use Limit(samples)",
-        line,
+    return NotLinearProgram(
+        f"{line or users_line()}\n  {error} over {dim} is not linear, and Coordinates follows linear programs only: "
+        "use Limit(samples)"
     )

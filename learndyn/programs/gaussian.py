@@ -144,8 +144,9 @@ class Gaussian:
         if state.Q is not None:
             y += self.cols.scale * (x @ state.Q.T).astype(y.dtype, copy=False)
         for matrix, size in state.noise.items():
-            y = np.add(*aligned(y, size * matrix.apply(matrix.initial(), x)[0]))
+            # The product before may have made the dimension longer.
             x = padded(x, self.cols.length)
+            y = np.add(*aligned(y, size * matrix.apply(matrix.initial(), x)[0]))
         return y, b
 
     def apply_transposed(self, state: Combination, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -159,8 +160,8 @@ class Gaussian:
         if state.Q is not None:
             x += self.rho * self.rows.scale * (z @ state.Q).astype(x.dtype, copy=False)
         for matrix, size in state.noise.items():
-            x = np.add(*aligned(x, size * matrix.apply_transposed(matrix.initial(), z)[0]))
             z = padded(z, self.rows.length)
+            x = np.add(*aligned(x, size * matrix.apply_transposed(matrix.initial(), z)[0]))
         return x, a
 
     def outer(self, a: np.ndarray, b: np.ndarray) -> Combination:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 from scipy.special import ndtr
 
-from learndyn.errors import ProgramError, TooFewSamples
+from learndyn.errors import NotLinearProgram, TooFewSamples
 from learndyn.numerics.normals import GROUP, QuasiNormals
 from learndyn.programs.affine import Affine
 from learndyn.programs.products import combined, squares, sums
@@ -202,7 +202,7 @@ class Axes(Entries):
 
     def uniforms(self, count: int, rng: np.random.Generator) -> Any:
         """Refused."""
-        raise ProgramError(
+        raise NotLinearProgram(
             "uniform vectors are not linear in normal ones, and Coordinates follows linear programs only: "
             "use Limit(samples)"
         )

@@ -131,11 +131,16 @@ def _richer() -> Iterator[dict[str, Any]]:
     yield {"network": units, "data": data, "training": STEPPED | {"readout_learning_rate": 0.1}}
 
 
+def templates() -> list[str]:
+    """The problem files among the templates; those of programs are Python."""
+    files = [theory.template for theory in theories() if theory.template.suffix == ".toml"]
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
 @functools.cache
 def originals() -> tuple[dict[str, Any], ...]:
     """The files before they are changed: the templates of all theories, and richer ones."""
-    texts = [theory.template.read_text(encoding="utf-8") for theory in theories()]
-    return (*map(tomllib.loads, texts), *_richer())
+    return (*map(tomllib.loads, templates()), *_richer())
 
 
 def _nested(depth: int, leaf: Any = 1.0) -> list:
@@ -383,7 +388,7 @@ def with_other_numbers(number: int) -> dict[str, Any]:
 def mutated_text(number: int) -> str:
     """The text of a template with one to three lines removed, doubled, cut, or with odd characters in them."""
     chance = random.Random(number)
-    lines = chance.choice(theories()).template.read_text(encoding="utf-8").splitlines()
+    lines = chance.choice(templates()).splitlines()
     for _ in range(chance.randint(1, 3)):
         place = chance.randrange(len(lines))
         line = lines[place]

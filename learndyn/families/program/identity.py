@@ -40,8 +40,11 @@ def _pieces(function: types.FunctionType, seen: set[int]) -> Iterator[bytes]:
     if id(function) in seen:
         return
     seen.add(id(function))
-    # Without its text, as in an interactive session of Python, a function is told by its compiled form.
-    yield source_of(function).encode() or function.__code__.co_code
+    source = source_of(function).encode()
+    yield source
+    if not source or function.__name__ == "<lambda>":
+        # An interactive session has no text, and lines may hold several lambdas.
+        yield from _compiled(function.__code__)
     outside = inspect.getclosurevars(function)
     for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
         if isinstance(value, types.FunctionType):
@@ -53,6 +56,17 @@ def _pieces(function: types.FunctionType, seen: set[int]) -> Iterator[bytes]:
             yield value.tobytes()
         elif isinstance(value, bool | int | float | str | bytes | list | tuple | dict | type(None)):
             yield f"{name} = {value!r}".encode()
+
+
+def _compiled(code: types.CodeType) -> Iterator[bytes]:
+    """The compiled form of a function: instructions, names and constants."""
+    yield code.co_code
+    yield repr(code.co_names).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _compiled(constant)
+        else:
+            yield repr(constant).encode()
 
 
 def parameters_of(function: Callable, given: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +94,13 @@ def parameters_of(function: Callable, given: dict[str, Any]) -> dict[str, Any]:
 def takes(function: Callable, argument: str) -> bool:
     """Whether a function has an argument of this name."""
     return argument in inspect.signature(function).parameters
+
+
+def required(function: Callable) -> set[str]:
+    """The arguments without a default, the net aside."""
+    declared = list(inspect.signature(function).parameters.values())[1:]
+    fixed = [p for p in declared if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return {p.name for p in fixed if p.default is p.empty}
 
 
 def _is_plain(value: Any) -> bool:

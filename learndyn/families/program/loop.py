@@ -13,9 +13,10 @@ import numpy as np
 
 from learndyn.core.curves import Table
 from learndyn.errors import ProblemError, ProgramError
-from learndyn.families.program.identity import takes
+from learndyn.families.program.identity import required, takes
 from learndyn.families.program.network import ONLY_READ, OwnData, Program
 from learndyn.families.program.observables import POINTS, table_of_records
+from learndyn.numerics.precision import float64
 from learndyn.problem.part import content_hash
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
@@ -67,6 +68,9 @@ def table_of(problem: Problem) -> Table:
 
 def own_steps(network: Program) -> int:
     """The length of a program's own loop."""
+    missing = required(network.function) - network.parameters.keys()
+    if missing:
+        raise _forward(network.name, f"needs {' and '.join(sorted(missing))}")
     return _probed(_Case(content_hash(network), _own_loop(network))).steps
 
 
@@ -100,10 +104,7 @@ def _probed(case: _Case) -> Probe:
         nets.append(net)
         handed_back = case.loop(net)
         if callable(handed_back) and not net.records:
-            raise ProgramError(
-                f"{_name(case.loop)} hands back a function, so it is a forward pass: give ld.Problem data and "
-                "training too, Problem(Program(…), Points(…), GradientDescent(…))"
-            )
+            raise _forward(_name(case.loop), "hands back a function")
 
     def enough(state: int, last: int) -> None:
         steps.append(last)
@@ -118,6 +119,13 @@ def _probed(case: _Case) -> Probe:
     raise ProgramError(outcome.reason or f"{_name(case.loop)} ended in its first state")
 
 
+def _forward(name: str, sign: str) -> ProgramError:
+    return ProgramError(
+        f"{name} {sign}, so it is a forward pass: give data and training too, "
+        "Problem(Program(…), Points(…), GradientDescent(…))"
+    )
+
+
 def _name(loop: Any) -> str:
     return getattr(getattr(loop, "func", loop), "__name__", "the program")
 
@@ -126,7 +134,8 @@ def descent_on_points(net: Net, problem: Problem) -> None:
     """Gradient descent on given points, of a network that is given as its forward pass."""
     network, points, training = problem.network, problem.data, problem.training
     outputs, richness = _outputs(net, network, points), network.richness
-    eta = np.asarray(rates(training, training.steps), float) * richness**2
+    with float64():  # a program runs in a thread of its own
+        eta = np.asarray(rates(training, training.steps), float) * richness**2
     train = SGD(
         net,
         lambda step: float(eta[step]),
@@ -157,12 +166,20 @@ def _outputs(net: Net, network: Program, points: Points) -> Callable[[np.ndarray
     """The function from points to outputs."""
     sizes = {"inputs": points.inputs.shape[1], "outputs": points.outputs}
     given = {key: value for key, value in sizes.items() if takes(network.function, key)}
-    outputs = network.function(net, **(given | network.parameters))
-    if net.records or not callable(outputs):
-        raise ProgramError(
-            f"{network.name} must hand back a function from points to outputs, because data and training were given. "
-            "If it is a whole training loop, leave them out: Problem(Program(…))"
-        )
+    wrong = ProgramError(
+        f"{network.name} must hand back a function from points to outputs, because data and training were given. "
+        "If it is a whole training loop, leave them out: Problem(Program(…))"
+    )
+
+    def no_loop(steps: int) -> Any:
+        raise wrong
+
+    # A program that begins its own loop here would never come back.
+    net.steps = no_loop
+    outputs = network.function(net, **(network.parameters | given))
+    del net.steps
+    if not callable(outputs):
+        raise wrong
     return outputs
 
 

@@ -4,7 +4,7 @@ from learndyn.core.curves import Table
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, register
-from learndyn.errors import ProblemError, ProgramError
+from learndyn.errors import NotLinearProgram, ProblemError
 from learndyn.families.program import solve
 from learndyn.families.program.facts import FACTS
 from learndyn.families.program.files import problem_in
@@ -84,6 +84,6 @@ def _is_linear(problem: Problem) -> bool:
         try:
             program.advance()
             program.advance()
-        except ProgramError:
+        except NotLinearProgram:
             return False
     return True

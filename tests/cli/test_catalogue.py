@@ -5,9 +5,9 @@ import importlib.metadata
 import pytest
 from matplotlib.figure import Figure
 
+from learndyn.cli.problems import read_problem
 from learndyn.core.theory import theories
 from learndyn.papers.registry import PaperFigure, registered_alone
-from learndyn.problem.problem import Problem
 
 COMMANDS = [
     "new",
@@ -57,7 +57,7 @@ def test_new_writes_a_problem_that_the_theory_solves(theory, learndyn, tmp_path,
     assert outcome.exit_code == 0
     (path,) = tmp_path.iterdir()
     assert f"learndyn run {path.name}" in outcome.stdout
-    problem = Problem.from_toml(path)
+    problem = read_problem(path)
     assert isinstance(problem.network, theory.network)
     assert isinstance(problem.data, theory.supply)
 

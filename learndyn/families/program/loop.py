@@ -106,6 +106,8 @@ def _probed(case: _Case) -> Probe:
         if callable(handed_back) and not net.records:
             raise _forward(_name(case.loop), "hands back a function")
 
+    watched.__name__ = _name(case.loop)
+
     def enough(state: int, last: int) -> None:
         steps.append(last)
         raise _Enough

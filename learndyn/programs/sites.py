@@ -14,8 +14,6 @@ import math
 from typing import Any, cast
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
-from scipy.special import ndtr
 
 from learndyn.errors import ProgramError
 from learndyn.numerics.normals import GROUP, QuasiNormals
@@ -107,6 +105,8 @@ class Samples(Entries):
 
     def uniforms(self, count: int, rng: np.random.Generator) -> Any:
         """Uniform vectors on (0, 1)."""
+        from scipy.special import ndtr
+
         return ndtr(self._drawn(count, rng))
 
     def innovations(self, count: int, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -131,8 +131,7 @@ class Samples(Entries):
     def _evened(self, rows: np.ndarray) -> np.ndarray:
         """The rows made orthonormal, each from itself and those before."""
         factor = np.linalg.cholesky(self.scale * sums(rows, rows))
-        inverse = solve_triangular(factor, np.eye(len(rows)), lower=True, check_finite=False)
-        return combined(inverse, rows)
+        return combined(np.linalg.inv(factor), rows)
 
     def note(self, rows: np.ndarray) -> None:
         """Directions asked of a matrix: later innovations are orthogonal to them."""
@@ -142,6 +141,8 @@ class Samples(Entries):
         if not np.any(new):
             return
         lengths = lengths[new]
+        from scipy.linalg import qr
+
         # The stub of SciPy does not know that there are three with pivoting.
         columns, factor, order = cast(Any, qr)(
             (rest[new] / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False

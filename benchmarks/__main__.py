@@ -2,11 +2,21 @@
 
 import sys
 
-from benchmarks import deep_linear, neural_ode, residual, reused, sweeps, two_layer, wide
+from benchmarks import (
+    deep_linear,
+    neural_ode,
+    programs,
+    residual,
+    reused,
+    sweeps,
+    two_layer,
+    wide,
+)
 
 BENCHMARKS = {
     "deep_linear": deep_linear.run,
     "neural_ode": neural_ode.run,
+    "programs": programs.run,
     "residual": residual.run,
     "reused": reused.run,
     "sweeps": sweeps.run,

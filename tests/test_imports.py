@@ -59,6 +59,10 @@ def test_importing_the_library_imports_nothing_slow():
     assert heavy_in(python(f"import learndyn; dir(learndyn); {IMPORTED}")) == set()
 
 
+def test_importing_the_programs_imports_nothing_slower_than_numpy():
+    assert heavy_in(python(f"import learndyn.programs; {IMPORTED}")) == {"numpy"}
+
+
 COMMANDS = (
     "new run solve simulate rates sweep compare plot exponent cite theories figures demo version"
 )

@@ -7,10 +7,8 @@ Sobol' points in terms that depend on the columns of one set, and no worse than 
 """
 
 import numpy as np
-from scipy.special import ndtri
 
 from learndyn.errors import ProblemError
-from learndyn.problem.checks import whole
 
 GROUP = 64
 """Columns of one set of Sobol' points."""
@@ -26,9 +24,10 @@ class QuasiNormals:
     """
 
     def __init__(self, samples: int, seed_sequence: np.random.SeedSequence):
-        self.samples = whole(1)(samples, "samples")
-        if self.samples & (self.samples - 1):
+        whole = isinstance(samples, int | np.integer) and not isinstance(samples, bool)
+        if not whole or samples < 1 or samples & (samples - 1):
             raise ProblemError("samples", samples, "must be a power of two")
+        self.samples = int(samples)
         self._seed = seed_sequence
         self._groups: dict[int, np.ndarray] = {}
 
@@ -52,7 +51,8 @@ class QuasiNormals:
         return self._groups[number]
 
     def _drawn(self, number: int) -> np.ndarray:
-        # Imported here, because it is slow and rarely needed.
+        # Imported here, because it is slow and may not be needed.
+        from scipy.special import ndtri
         from scipy.stats import qmc
 
         seed = np.random.SeedSequence(

@@ -1,24 +1,22 @@
 """Orthonormal directions that grow with what is asked.
 
-⟨U_i, U_k⟩ = δ_ik, with ⟨x, y⟩ = scale · Σ x y. A block of vectors x is split into its part in the span and the rest;
-the longest rest is made a new direction until all that is left is short:
+⟨U_i, U_k⟩ = δ_ik, with ⟨x, y⟩ = scale · Σ x y. A block of vectors x is split into its part in the span and the rest
+x − Σ_i ⟨U_i, x⟩ U_i; `orthonormal.py` makes new directions until all that is left is short. A rest is short if it is
+below max(drop |x|, floor · longest vector asked so far).
 
-    R = x − Σ_i ⟨U_i, x⟩ U_i
-    q = R_k/|R_k| of the longest;  q ← q − Σ_i ⟨U_i, q⟩ U_i over all directions, old and new;  q ← q/|q|
-    R ← R − ⟨q, R⟩ q .
-
-If less than 0.7 of q is left by the second projection, R_k was rounding along known directions, and is left out. A rest
-is short if it is below max(drop |x|, floor · longest vector asked so far).
+The squared length of a rest is |x|² − Σ_i ⟨U_i, x⟩² up to rounding of |x|². Where `drop` is far above the root of that,
+rests that are short for certain are not formed.
 """
 
 import numpy as np
 
+from learndyn.programs import orthonormal
 from learndyn.programs.affine import padded
 from learndyn.programs.dims import NotFinite
 from learndyn.programs.products import combined, squares, sums
 
-LEFT = 0.7
-"""The length that a true direction keeps, at least, when it is projected again."""
+SEEN = {np.float64: 1e-6, np.float32: 1e-3}
+"""Lengths, as parts of a vector, that can be told from a difference of squares."""
 ROOM = 16
 """Number of directions for which room is made at first."""
 
@@ -30,6 +28,7 @@ class Directions:
         self.scale, self.drop, self.floor = scale, drop, floor
         self.count = self.imaged = 0
         self.longest = self.dropped = self.orthonormality = 0.0
+        self._checked = 0
         self._rows, self._images = np.zeros((0, 0), dtype), np.zeros((0, 0), dtype)
 
     @property
@@ -64,44 +63,42 @@ class Directions:
             raise NotFinite("a vector asked of a matrix is no longer finite")
         self.longest = max(self.longest, lengths.max(initial=0.0))
         short = np.maximum(self.drop * lengths, self.floor * self.longest)
-        rest = x - combined(coordinates, self.rows)
-        left = self._lengths(rest)
-        fresh, rows = np.zeros((0, x.shape[1])), self.rows
-        if np.any(left > short):
-            rest, rows = rest.astype(np.float64, copy=False), rows.astype(np.float64, copy=False)
-        while self.count + len(fresh) < x.shape[1]:
-            excess = np.where(left > short, left, 0.0)
-            k = int(excess.argmax()) if len(excess) else 0
-            if not len(excess) or not excess[k]:
-                break
-            q = rest[k] / left[k]
-            q = q - (self.scale * (rows @ q)) @ rows
-            q = q - (self.scale * (fresh @ q)) @ fresh
-            remains = float(self._lengths(q[None])[0])
-            if remains < LEFT:
-                self.dropped = max(self.dropped, float(left[k]))
-                rest[k] = left[k] = 0
-                continue
-            q = q / remains
-            fresh = np.concatenate([fresh, q[None]])
-            rest -= np.outer(self.scale * (rest @ q), q)
-            rest[k] = 0
-            left = self._lengths(rest)
-        self.dropped = max(self.dropped, left.max(initial=0.0))
+        rough = np.sqrt(np.maximum(lengths**2 - np.sum(coordinates**2, axis=1), 0.0))
+        # A quarter of the square leaves room for its rounding.
+        certain = self.drop >= SEEN[self._rows.dtype.type]
+        check = rough > short / 2 if certain else np.ones(len(x), bool)
+        self.dropped = max(self.dropped, rough[~check].max(initial=0.0))
+        rest = x[check] - combined(coordinates[check], self.rows)
+        most = x.shape[1] - self.count
+        fresh, dropped = orthonormal.new_directions(
+            rest, short[check], self._project, self.scale, most
+        )
+        self.dropped = max(self.dropped, dropped)
         return coordinates, fresh.astype(self._rows.dtype, copy=False)
+
+    def _project(self, q: np.ndarray) -> np.ndarray:
+        """What is left of the rows q outside the directions."""
+        return q - combined(self.coordinates(q.astype(self._rows.dtype, copy=False)), self.rows)
 
     def add(self, fresh: np.ndarray) -> None:
         """Take in new directions; their images come later."""
         need = self.count + len(fresh)
         if need > len(self._rows):
-            room = max(need, 2 * len(self._rows), ROOM)
+            room = max(need, 3 * len(self._rows) // 2, ROOM)
             self._rows = _taller(self._rows, room)
             self._images = _taller(self._images, room)
         self._rows[self.count : need] = fresh
-        first, self.count = self.count, need
-        overlaps = self.coordinates(fresh)
-        overlaps[:, first:] -= np.eye(len(fresh))
-        self.orthonormality = max(self.orthonormality, float(np.abs(overlaps).max(initial=0.0)))
+        self.count = need
+
+    def check(self, part: float = 0.0) -> None:
+        """Measure the orthonormality of directions not yet checked, if they are more than this part of all."""
+        first = self._checked
+        if self.count - first <= part * self.count:
+            return
+        overlaps = self.coordinates(self.rows[first:])
+        overlaps -= np.eye(self.count)[first:]
+        self.orthonormality = max(self.orthonormality, float(np.abs(overlaps).max()))
+        self._checked = self.count
 
     def reveal(self, images: np.ndarray) -> None:
         """Take in the images of the directions that have none."""
@@ -113,6 +110,6 @@ class Directions:
 
 
 def _taller(array: np.ndarray, rows: int) -> np.ndarray:
-    larger = np.zeros((rows, array.shape[1]), array.dtype)
+    larger = np.empty((rows, array.shape[1]), array.dtype)
     larger[: len(array)] = array
     return larger

@@ -2,14 +2,13 @@
 
 For y = f(x_1, x_2, …) the table holds, for each argument i, the partial derivative ∂f/∂x_i as a function of y and the
 arguments, or None where it is zero almost everywhere (jumps count as flat). They are written with NumPy's functions, so
-that they serve arrays and coordinates alike.
+that they serve arrays and coordinates alike. SciPy is imported when one of its functions is first used.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
 Partial = Callable[..., Any]
 
@@ -19,6 +18,20 @@ class Entrywise(NamedTuple):
 
     value: Callable[..., Any]
     partials: tuple[Partial | None, ...]
+
+
+def _special(name: str) -> Callable[[Any], Any]:
+    """A function of SciPy."""
+
+    def function(x: Any) -> Any:
+        from scipy import special
+
+        return getattr(special, name)(x)
+
+    return function
+
+
+_erf, _expit, _ndtr = map(_special, ("erf", "expit", "ndtr"))
 
 
 def _flat(function: np.ufunc, arguments: int = 2) -> Entrywise:
@@ -31,11 +44,11 @@ def _power_exponent(y: Any, x: Any, p: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    return x * special.ndtr(x)
+    return x * _ndtr(x)
 
 
 def _gelu_slope(y: Any, x: Any) -> Any:
-    return special.ndtr(x) + x * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
+    return _ndtr(x) + x * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
@@ -61,7 +74,7 @@ TABLE: dict[str, Entrywise] = {
     "log": Entrywise(np.log, (lambda y, x: 1 / x,)),
     "log1p": Entrywise(np.log1p, (lambda y, x: 1 / (1 + x),)),
     "logaddexp": Entrywise(
-        np.logaddexp, (lambda y, a, b: special.expit(a - b), lambda y, a, b: special.expit(b - a))
+        np.logaddexp, (lambda y, a, b: _expit(a - b), lambda y, a, b: _expit(b - a))
     ),
     "sin": Entrywise(np.sin, (lambda y, x: np.cos(x),)),
     "cos": Entrywise(np.cos, (lambda y, x: -np.sin(x),)),
@@ -80,9 +93,9 @@ TABLE: dict[str, Entrywise] = {
     "sign": Entrywise(np.sign, (None,)),
     "heaviside": Entrywise(np.heaviside, (None, None)),
     "floor": Entrywise(np.floor, (None,)),
-    "erf": Entrywise(special.erf, (lambda y, x: 2 / np.sqrt(np.pi) * np.exp(-x * x),)),
-    "ndtr": Entrywise(special.ndtr, (lambda y, x: np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi),)),
-    "expit": Entrywise(special.expit, (lambda y, x: y * (1 - y),)),
+    "erf": Entrywise(_erf, (lambda y, x: 2 / np.sqrt(np.pi) * np.exp(-x * x),)),
+    "ndtr": Entrywise(_ndtr, (lambda y, x: np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi),)),
+    "expit": Entrywise(_expit, (lambda y, x: y * (1 - y),)),
     "gelu": Entrywise(_gelu, (_gelu_slope,)),
     "where": Entrywise(
         _where, (None, lambda y, c, a, b: 1.0 * (c != 0), lambda y, c, a, b: 1.0 * (c == 0))

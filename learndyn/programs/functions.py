@@ -161,7 +161,7 @@ def einsum(subscripts: str, *operands: Any) -> Value:
         axes + BEHIND * (value.dim is not None) for axes, value in zip(letters, values, strict=True)
     ]
     end = BEHIND * (dim is not None)
-    data = np.einsum(f"{','.join(axes)}->{output}{end}", *arrays, optimize=len(arrays) > 2)
+    data = _contracted(list(zip(axes, arrays, strict=True)), output + end)
     if any(isinstance(value.data, Affine) for value in values):
         data = Affine(data)
     elif dim is not None:
@@ -177,6 +177,17 @@ def einsum(subscripts: str, *operands: Any) -> Value:
         ]
 
     return Value(net, data, dim, pull)
+
+
+def _contracted(terms: list[tuple[str, np.ndarray]], output: str) -> np.ndarray:
+    """The Einstein sum, by a matrix product where it is one, in the precision of the vectors."""
+    precisions = [array.dtype for axes, array in terms if axes.endswith(BEHIND)]
+    if precisions and output.endswith(BEHIND):
+        precision = np.result_type(*precisions)
+        terms = [(axes, array.astype(precision, copy=False)) for axes, array in terms]
+    terms = sorted(terms, key=lambda term: term[0].endswith(BEHIND))
+    subscripts = f"{','.join(axes for axes, _ in terms)}->{output}"
+    return np.einsum(subscripts, *(array for _, array in terms), optimize=True)
 
 
 def _entries(value: Value) -> np.ndarray:
@@ -218,8 +229,7 @@ def _back(k: int, adjoint: Any, letters: list[str], output: str, values: list[Va
     if to_scalar:
         terms = [(axes, a.astype(np.float64, copy=False)) for axes, a in terms]
     end = BEHIND * (target.dim is not None)
-    left = ",".join(axes for axes, _ in terms)
-    total = np.einsum(f"{left}->{letters[k]}{end}", *(a for _, a in terms), optimize=len(terms) > 2)
+    total = _contracted(terms, letters[k] + end)
     if to_scalar and not linear:
         total = total / terms[0][1].shape[-1]
     return Affine(total) if linear and target.dim is not None else total

@@ -15,6 +15,9 @@ from learndyn.programs.lines import users_line
 from learndyn.programs.matrices import Matrix
 from learndyn.programs.values import Parameter, Value
 
+CHECKED_TOGETHER = 0.1
+"""The part of a matrix's directions whose orthonormality is checked at a time."""
+
 
 class Net:
     """A program's dimensions, random vectors and matrices, records and states.
@@ -171,6 +174,9 @@ class Net:
         things = [*self._matrices, *self._sites]
         self.fullness = max(self.fullness, *(site.fullness for site in self._sites), 0.0)
         self.bytes = max(self.bytes, sum(thing.bytes for thing in things))
+        if self.last:
+            for gaussian in self._matrices:
+                self._check(gaussian, 0.0)
         if self._done is not None:
             self._done(len(self.records) - 1, int(steps))
 
@@ -180,8 +186,13 @@ class Net:
         self.ranks[matrix.name] = tuple(
             np.maximum(self.ranks.get(matrix.name, (0, 0)), gaussian.ranks).tolist()
         )
+        # One product for many directions: it takes as long as one for a single direction.
+        self._check(gaussian, CHECKED_TOGETHER)
+
+    def _check(self, gaussian: Any, part: float) -> None:
         for directions in (getattr(gaussian, "U", None), getattr(gaussian, "V", None)):
             if directions is not None:
+                directions.check(part)
                 self.dropped = max(self.dropped, float(directions.dropped))
                 self.orthonormality = max(self.orthonormality, directions.orthonormality)
 

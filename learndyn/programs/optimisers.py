@@ -81,7 +81,8 @@ class Optimiser(abc.ABC):
             moved = self.moved(parameter, gradient, rate)
         except NotLinear as error:
             raise not_linear(error, parameter.dim) from None
-        data = (1 - rate * self.decay) * parameter.data + moved
+        data = parameter.data if not self.decay else (1 - rate * self.decay) * parameter.data
+        data = data + moved
         if isinstance(data, np.ndarray) and parameter.dim is not None:
             data = data.astype(parameter.dim.site.dtype, copy=False)
         parameter.data = data

@@ -19,7 +19,12 @@ def sums(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def squares(x: np.ndarray) -> np.ndarray:
     """Σ_i x_ki² for all rows k."""
-    return np.einsum("ki,ki->k", x, x, dtype=np.float64)
+    if x.dtype != np.float32:
+        return np.einsum("ki,ki->k", x, x)
+    whole = x.shape[1] - x.shape[1] % CHUNK
+    chunks, end = x[:, :whole].reshape(len(x), -1, CHUNK), x[:, whole:]
+    total = np.einsum("kci,kci->kc", chunks, chunks).sum(axis=1, dtype=np.float64)
+    return total + np.einsum("ki,ki->k", end, end)
 
 
 def combined(coefficients: np.ndarray, rows: np.ndarray) -> np.ndarray:

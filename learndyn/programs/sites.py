@@ -11,16 +11,15 @@ A site hands out normal vectors and the innovations of matrices, as rows of `len
 """
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
-from scipy.special import ndtr
 
 from learndyn.errors import NotLinearProgram, TooFewSamples
 from learndyn.numerics.normals import GROUP, QuasiNormals
+from learndyn.programs import orthonormal
 from learndyn.programs.affine import Affine
-from learndyn.programs.products import combined, squares, sums
+from learndyn.programs.products import combined, sums
 
 ROWS_PER_SAMPLE = 1.5
 """Samples needed for each direction of a dimension."""
@@ -53,9 +52,8 @@ class Entries:
 
     def innovations(self, count: int, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(1 − P_V) ε."""
-        epsilon = rng.standard_normal((count, self.length))
-        projected = epsilon - self.scale * (epsilon @ V.T) @ V
-        return projected.astype(self.dtype, copy=False)
+        epsilon = rng.standard_normal((count, self.length)).astype(self.dtype, copy=False)
+        return epsilon - combined(self.scale * sums(epsilon, V), V)
 
     def note(self, rows: np.ndarray) -> None:
         """Directions asked of a matrix: nothing to do."""
@@ -107,6 +105,8 @@ class Samples(Entries):
 
     def uniforms(self, count: int, rng: np.random.Generator) -> Any:
         """Uniform vectors on (0, 1)."""
+        from scipy.special import ndtr
+
         return ndtr(self._drawn(count, rng))
 
     def innovations(self, count: int, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -131,34 +131,26 @@ class Samples(Entries):
     def _evened(self, rows: np.ndarray) -> np.ndarray:
         """The rows made orthonormal, each from itself and those before."""
         factor = np.linalg.cholesky(self.scale * sums(rows, rows))
-        inverse = solve_triangular(factor, np.eye(len(rows)), lower=True, check_finite=False)
-        return combined(inverse, rows)
+        return combined(np.linalg.inv(factor), rows)
 
     def note(self, rows: np.ndarray) -> None:
         """Directions asked of a matrix: later innovations are orthogonal to them."""
-        rest = self._rest(rows)
-        lengths = np.sqrt(self.scale * squares(rest))
-        new = lengths > self._spanned
-        if not np.any(new):
+        short, most = np.full(len(rows), self._spanned), self.length - self.count
+        fresh, _ = orthonormal.new_directions(self._rest(rows), short, self._rest, self.scale, most)
+        if not len(fresh):
             return
-        lengths = lengths[new]
-        # The stub of SciPy does not know that there are three with pivoting.
-        columns, factor, order = cast(Any, qr)(
-            (rest[new] / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False
-        )
-        new = np.abs(np.diag(factor)) * lengths[order] > self._spanned * math.sqrt(self.length)
-        rest = self._rest(columns.T[new].astype(self.dtype, copy=False))
-        rest = (np.linalg.qr(rest.T)[0].T * math.sqrt(self.length)).astype(self.dtype, copy=False)
-        self._check_room(len(rest))
-        self._store(rest)
+        fresh = fresh.astype(self.dtype, copy=False)
+        self._check_room(len(fresh))
+        self._store(fresh)
         if len(self._waiting):
             waiting = self._waiting
-            parallel = combined(self.scale * sums(waiting, rest), rest)
+            parallel = combined(self.scale * sums(waiting, fresh), fresh)
             self._waiting = self._evened(waiting - parallel)
 
     def _rest(self, x: np.ndarray) -> np.ndarray:
         """What is left of the rows x outside the basis."""
-        return x - combined(self.scale * sums(x, self.basis), self.basis)
+        overlaps = self.scale * sums(x.astype(self.dtype, copy=False), self.basis)
+        return x - combined(overlaps, self.basis)
 
     def _check_room(self, count: int) -> None:
         """Refuse more directions than the samples can tell apart."""
@@ -174,7 +166,8 @@ class Samples(Entries):
     def _store(self, fresh: np.ndarray) -> None:
         need = self.count + len(fresh)
         if need > len(self._basis):
-            larger = np.empty((max(need, 2 * len(self._basis)), self.length), self.dtype)
+            room = max(need, 3 * len(self._basis) // 2)
+            larger = np.empty((room, self.length), self.dtype)
             larger[: self.count] = self.basis
             self._basis = larger
         self._basis[self.count : need], self.count = fresh, need

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from learndyn.programs import Coordinates, directions, gaussian, matrices, optimisers, sites
+from learndyn.programs import Coordinates, gaussian, matrices, optimisers, orthonormal, sites
 from tests.programs import (
     test_gaussian,
     test_gradients,
@@ -42,6 +42,10 @@ def differences() -> None:
     test_gradients.test_adjoints_equal_central_differences(test_gradients.tied)
 
 
+def never_worse() -> None:
+    test_linear.test_dropping_less_is_never_worse(test_linear.BACKENDS["samples"])
+
+
 def rounding() -> None:
     test_gaussian.test_a_direction_that_is_rounding_is_left_out()
 
@@ -54,7 +58,7 @@ def rule() -> None:
     test_optimisers.test_descent_follows_the_rule_of_the_library()
 
 
-NEW = directions.Directions, "new"
+NEW = orthonormal, "new_directions"
 IMAGES = gaussian.Gaussian, "_images"
 BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = {
     "forced part": (
@@ -78,7 +82,7 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
     "√ρ of the innovation": (IMAGES, "math.sqrt(self.rho)", "1.0", [law(True), marchenko_pastur]),
     "1 − P_V": (
         (sites.Entries, "innovations"),
-        " - self.scale * (epsilon @ V.T) @ V",
+        " - combined(self.scale * sums(epsilon, V), V)",
         "",
         [law(False), law(True), identity],
     ),
@@ -107,8 +111,14 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
         "back",
         [differences],
     ),
-    "second projection": (NEW, "q = q - (self.scale * (rows @ q)) @ rows", "", [short]),
-    "test of the length left": (NEW, "remains < LEFT", "remains < 0", [rounding]),
+    "joint projection": (
+        (sites.Samples, "note"),
+        "self._rest(rows), short, self._rest",
+        "rows.copy(), short, lambda q: q",
+        [even_identity, never_worse],
+    ),
+    "second projection": (NEW, "q = project(q)", "", [short]),
+    "test of the length left": (NEW, ">= LEFT", ">= 0", [rounding]),
     "decay apart from momentum": (
         (optimisers.SGD, "_buffer"),
         "B = -rate * gradient\n    if",

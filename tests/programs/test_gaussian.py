@@ -129,4 +129,5 @@ def test_a_short_new_part_becomes_an_orthonormal_direction():
         matrix.initial(), rng.standard_normal((3, 10)) @ x + 1e-10 * rng.standard_normal((3, 60))
     )
     assert matrix.ranks == (13, 0)
+    matrix.U.check()
     assert matrix.U.orthonormality < 1e-14

@@ -67,6 +67,10 @@ class Progressing(abc.ABC):
             "the limit has no single steps, because it advances in continuous time; use advance(t)"
         )
 
+    def by_hand(self) -> None:
+        """The user goes step by step: states that no record names may be measured, and weights looked at."""
+        return
+
     def complete(self, report: Report) -> None:
         """Go on to the end of training if observables of the whole run need it; raise `Diverged` on divergence."""
         return

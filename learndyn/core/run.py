@@ -73,6 +73,7 @@ class Run:
         self._lost: float | None = None
         self._changes: list[float] = []
         self._began = time.perf_counter()
+        progressing.by_hand()
         self._go([0.0 if problem.training.time is not None else 0])
 
     @property

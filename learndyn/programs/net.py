@@ -23,7 +23,8 @@ class Net:
     """A program's dimensions, random vectors and matrices, records and states.
 
     `state` is the number of the present state of training, None outside the loop; `last` tells that it is the last one,
-    after which optimisers change nothing. `smallest` is the length of the smallest dimension.
+    after which optimisers change nothing. `smallest` is the length of the smallest dimension. `keep` are the states
+    that the caller wants, None for all; with `keep_weights` the weights of the present state can be asked for.
     """
 
     def __init__(
@@ -34,7 +35,8 @@ class Net:
     ):
         self.backend, self.limit = backend, backend.limit
         self.smallest = float("inf")
-        self._keep, self._recording = keep, True
+        self.keep, self.keep_weights, self._recording = keep, False, True
+        self._before: tuple[int | None, dict[str, np.ndarray]] = (-1, {})
         self.state: int | None = None
         self.last = False
         self.records: list[dict[str, np.ndarray]] = []
@@ -114,6 +116,25 @@ class Net:
         self._parameters = [reference for reference, thing in alive if thing is not None]
         return [thing for _, thing in alive if thing is not None]
 
+    def weights(self) -> dict[str, np.ndarray]:
+        """The trained things of a dense network in the present state: matrices by name, vectors and scalars in order.
+
+        The dimension is the last axis of a vector; the entries of a matrix have variance 1/cols at first. Needs
+        `keep_weights`, unless the state has not been trained on.
+        """
+        return self._before[1] if self._before[0] == self.state else self._weights()
+
+    def before_update(self) -> None:
+        """Optimisers call this before they change anything: weights are kept if they may be asked for."""
+        if self.keep_weights and self._before[0] != self.state:
+            self._before = self.state, self._weights()
+
+    def _weights(self) -> dict[str, np.ndarray]:
+        values = [thing for thing in self.parameters if not isinstance(thing, Matrix)]
+        named = {f"{getattr(x.dim, 'name', 'scalar')} {k}": x.data for k, x in enumerate(values, 1)}
+        matrices = {x.name: x.state for x in self.parameters if isinstance(x, Matrix)}
+        return {name: np.array(data) for name, data in (named | matrices).items()}
+
     def record(self, **scalars: Any) -> None:
         """Keep these scalars for the present state of training."""
         if self.state is None:
@@ -139,7 +160,7 @@ class Net:
     @property
     def kept(self) -> bool:
         """Whether the present state is among those that the caller wants: costly records need be made in these only."""
-        return self._keep is None or self.state in self._keep
+        return self.keep is None or self.state in self.keep
 
     @contextlib.contextmanager
     def unrecorded(self) -> Iterator[None]:

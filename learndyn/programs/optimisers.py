@@ -50,6 +50,7 @@ class Optimiser(abc.ABC):
         """One step down the gradient of the loss; nothing happens at the last state."""
         if self.net.last:
             return
+        self.net.before_update()
         parameters = self._chosen() if self.only is None else self.only
         rate = self.rate(self.count) if callable(self.rate) else self.rate
         self.count += 1

@@ -7,7 +7,7 @@ import numpy as np
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progressing import Diverged, Report, Trainee
 from learndyn.core.record import Record
-from learndyn.errors import ProgramError
+from learndyn.errors import LearndynError, ProgramError
 from learndyn.families.program.loop import PROBED_SIZE, Loop, loop_of, probe_of
 from learndyn.memory import require_memory
 from learndyn.problem.checks import choice, number
@@ -42,12 +42,22 @@ class ProgramTrainee(Trainee):
         self._program.close()
 
     @property
+    def _dense(self) -> bool:
+        backend = self._program.net.backend
+        return isinstance(backend, Dense) and not isinstance(backend, Lazy)
+
+    @property
     def outcome(self) -> ProgramRun:
         """What was recorded so far, and how the matrices were represented."""
         return self._program.so_far
 
     def begin(self) -> None:
         self._next()
+
+    def by_hand(self) -> None:
+        net = self._program.net
+        net.keep = None
+        net.keep_weights = self._dense
 
     def move(self, until: float, report: Report) -> None:
         while self.now < until:
@@ -67,6 +77,14 @@ class ProgramTrainee(Trainee):
                 self.outcome,
             )
         return {name: self._records[name] for name in self._names}
+
+    def weights(self) -> dict[str, np.ndarray]:
+        if not self._dense:
+            raise LearndynError(
+                "matrices that are revealed as far as they are asked cannot be shown; start a dense network: "
+                "method=ld.ProgramNetwork('dense')"
+            )
+        return self._program.net.weights()
 
     def _next(self) -> None:
         """Go on by one state."""

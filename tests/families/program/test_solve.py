@@ -154,6 +154,18 @@ def test_steps_can_be_taken_one_at_a_time():
     np.testing.assert_array_equal(network.state["train_loss"], expected["train_loss"].values[0, -1])
 
 
+def test_the_weights_of_a_dense_network_are_there_to_look_at():
+    problem = ld.Problem(ld.Program(mlp), POINTS, ld.GradientDescent(0.2, steps=3))
+    run = ld.start(problem, 40).advance(2)
+    shapes = {name: array.shape for name, array in run.weights.items()}
+    assert shapes == {"neurons 1": (3, 40), "neurons 2": (2, 40), "neurons×neurons": (40, 40)}
+    first, W, w = run.weights["neurons 1"], run.weights["neurons×neurons"], run.weights["neurons 2"]
+    expected = (W @ (POINTS.inputs / np.sqrt(3) @ first).T).T @ w.T / 40
+    np.testing.assert_allclose(run.state["prediction"], expected, atol=1e-12)
+    with pytest.raises(ld.LearndynError, match="start a dense network"):
+        _ = ld.start(problem, 40, method=ld.ProgramNetwork("lazy")).weights
+
+
 def test_a_sampled_limit_can_be_advanced_too():
     problem = ld.Problem(ld.Program(perceptron))
     run = ld.start(problem, method=QUICK).advance(4)

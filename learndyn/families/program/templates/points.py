@@ -13,7 +13,7 @@ import learndyn as ld
 from learndyn.programs import Net, einsum, mean
 
 
-def recurrent(net: Net, inputs: int, times: int = 4):
+def recurrent(net: Net, inputs: int, times: int = 2):
     N = net.dim("neurons")
     W, J, w = net.matrix(N, N), net.normal(N, inputs), net.normal(N)
 
@@ -27,7 +27,7 @@ def recurrent(net: Net, inputs: int, times: int = 4):
 
 
 problem = ld.Problem(
-    ld.Program(recurrent, times=4, richness=1.5),
-    ld.Points.random(points=4, dimension=8, test_points=2),
-    ld.GradientDescent(learning_rate=0.25, steps=20),
+    ld.Program(recurrent, times=2, richness=1.5),
+    ld.Points.random(points=3, dimension=6),
+    ld.GradientDescent(learning_rate=0.25, steps=12),
 )

@@ -54,8 +54,9 @@ def from_plain(
         raise ProblemError(name, values, "must be a table")
     kinds = kinds_of(*classes)
     kind = values.get("kind")
-    if kind is None and len(set(kinds.values())) == 1:
-        kind = next(iter(kinds))
+    implied = {name: cls for name, cls in kinds.items() if cls.implied}
+    if kind is None and len(set(implied.values())) == 1:
+        kind = next(iter(implied))
     if kind is None:
         raise ProblemError(
             f"{name}.kind", None, f"missing; it must be one of {', '.join(sorted(kinds))}"

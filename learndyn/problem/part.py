@@ -85,6 +85,8 @@ class Part(eqx.Module, metaclass=_PartType):
 
     kind: ClassVar[str] = ""
     """The name in problem files, from the class's name; empty for a base class (`abstract=True`)."""
+    implied: ClassVar[bool] = True
+    """Whether a file may leave out the name, if no other kind is possible."""
     constructors: ClassVar[tuple[str, ...]] = ()
     """Class methods that a problem file may name, as in `kind = "two_layer.random"`."""
 

@@ -71,7 +71,7 @@ def test_bad_options_are_refused(options, words, learndyn, problem_file, tmp_pat
     ("arguments", "words"),
     [
         (["rum"], ["No such command 'rum'", "Did you mean 'run'?"]),
-        (["run"], ["Missing argument", "PROBLEM.toml", "Try: learndyn run --help"]),
+        (["run"], ["Missing argument", "PROBLEM", "Try: learndyn run --help"]),
         (["run", "missing.toml"], ["cannot read the problem file missing.toml"]),
         (["run", "."], ["cannot read the problem file ."]),
         (["solve", "{problem}", "--rtol", "-1"], ["rtol = -1", "greater than 0"]),

@@ -28,6 +28,8 @@ class OwnTraining(Training):
     - `steps`: the length of its loop over `net.steps`.
     """
 
+    implied = False
+
     steps: int = field(whole(0))
 
     @property

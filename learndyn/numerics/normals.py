@@ -20,15 +20,16 @@ class QuasiNormals:
     """`samples` rows of an unbounded matrix of standard normals.
 
     Column k depends on the seed sequence, on `samples` (a power of two) and on k only, however many columns are asked
-    for and in whichever order. Columns are drawn in groups when they are first needed, and stored.
+    for and in whichever order. Columns are drawn in groups when they are first needed, and stored. Without `permuted`
+    the rows of a group are in the order of Sobol': both halves are Sobol' points, too. Then use one group only.
     """
 
-    def __init__(self, samples: int, seed_sequence: np.random.SeedSequence):
+    def __init__(self, samples: int, seed_sequence: np.random.SeedSequence, permuted: bool = True):
         whole = isinstance(samples, int | np.integer) and not isinstance(samples, bool)
         if not whole or samples < 1 or samples & (samples - 1):
             raise ProblemError("samples", samples, "must be a power of two")
         self.samples = int(samples)
-        self._seed = seed_sequence
+        self._seed, self._permuted = seed_sequence, permuted
         self._groups: dict[int, np.ndarray] = {}
 
     def columns(self, first: int, last: int) -> np.ndarray:
@@ -64,4 +65,4 @@ class QuasiNormals:
         # Sobol' points may touch 0, where the inverse normal is infinite.
         normals = ndtri(np.clip(uniform, 2.0**-53, 1 - 2.0**-53))
         # The first group is permuted too, so that it can stand beside that of another seed sequence.
-        return normals[order.permutation(self.samples)]
+        return normals[order.permutation(self.samples)] if self._permuted else normals

@@ -16,6 +16,7 @@ run(perceptron, {"alpha": 2.0}, Limit(samples=4096)).records["overlap"]
 
 from learndyn.errors import ProgramError
 from learndyn.programs.backends import Coordinates, Dense, Lazy, Limit
+from learndyn.programs.extrapolation import Extrapolated, extrapolated
 from learndyn.programs.functions import (
     concatenate,
     einsum,
@@ -40,6 +41,7 @@ __all__ = [
     "Adam",
     "Coordinates",
     "Dense",
+    "Extrapolated",
     "Lazy",
     "Limit",
     "Muon",
@@ -52,6 +54,7 @@ __all__ = [
     "concatenate",
     "einsum",
     "erf",
+    "extrapolated",
     "fixed",
     "gelu",
     "inner",

@@ -91,24 +91,34 @@ class Lazy(Dense):
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """The limit, with `samples` (a power of two) of each dimension's site."""
+    """The limit, with `samples` (a power of two) of each dimension's site.
+
+    With `half`, 0 or 1, only that half of the same samples is used, for `extrapolated`. `mirrored` starts the second
+    half of the samples as minus the first. It makes the first steps of relu networks more accurate (1.6 times after
+    two steps with 256 samples; nothing was gained after ten with 1024) and odd activations less (1.7 times).
+    """
 
     samples: int = 2048
     seed: int = 0
     drop: float = 1e-3
     floor: float | None = None
     single: bool = False
+    half: int | None = None
+    mirrored: bool = False
 
     limit = True
 
     def __post_init__(self) -> None:
         if self.samples < 16 or self.samples & (self.samples - 1):
             raise ProgramError(f"samples = {self.samples}: must be a power of two, at least 16")
+        if self.half not in (None, 0, 1):
+            raise ProgramError(f"half = {self.half}: must be 0, 1 or None")
 
     def site(self, name: str, ratio: float, number: int) -> Site:
         """A dimension's samples."""
         seed = np.random.SeedSequence(self.seed, spawn_key=(number, 1))
-        return Samples(name, self.samples, seed, dtype(self.single))
+        precision = dtype(self.single)
+        return Samples(name, self.samples, seed, precision, self.half, self.mirrored)
 
     def ratio(self, rows: Any, cols: Any) -> float:
         """ρ = n/m."""

@@ -6,7 +6,8 @@ A site hands out normal vectors and the innovations of matrices, as rows of `len
 - `Samples`: S samples. In the limit ε is independent of all that is known. An *even* innovation has this between
   samples: it is orthogonal to the constant, to earlier innovations and normal vectors, and to all directions that
   matrices were asked, and of length one. One orthonormal basis of all these is kept for a dimension, so that the
-  projection is joint.
+  projection is joint. `half` takes the first or second half of the same points. Mirrored normals start as x on the
+  first half of the samples and −x on the second.
 - `Axes`: in linear programs innovation number j is the j-th unit vector; number 0 is the constant.
 """
 
@@ -72,10 +73,21 @@ class Samples(Entries):
     """S samples of the site, in the limit."""
 
     def __init__(
-        self, name: str, samples: int, seed: np.random.SeedSequence, dtype: type = np.float64
+        self,
+        name: str,
+        samples: int,
+        seed: np.random.SeedSequence,
+        dtype: type = np.float64,
+        half: int | None = None,
+        mirrored: bool = False,
     ):
-        super().__init__(name, samples, dtype)
-        self._normals: QuasiNormals | None = QuasiNormals(samples, seed)
+        super().__init__(name, samples if half is None else samples // 2, dtype)
+        self._points, self._mirrored = samples // 2 if mirrored else samples, mirrored
+        middle = self._points // 2
+        self._part = {None: slice(None), 0: slice(middle), 1: slice(middle, None)}[half]
+        # A vector has entries of one dimension only, so that the points need no permutation.
+        self._normals: QuasiNormals | None = QuasiNormals(self._points, seed, permuted=False)
+        samples = self.length
         self._used, self.count = 0, 1
         self._basis = np.ones((16, samples), dtype)
         self._waiting = np.zeros((0, samples), dtype)
@@ -88,16 +100,17 @@ class Samples(Entries):
         return self._basis[: self.count]
 
     def _drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Sobol' points for the first columns of a dimension, random ones later."""
-        if self._normals is None:
-            return rng.standard_normal((count, self.length)).astype(self.dtype, copy=False)
-        even = min(count, GROUP - self._used)
-        first = self._normals.columns(self._used, self._used + even).T
-        self._used += even
-        if self._used == GROUP:
-            self._normals = None
-        rows = np.concatenate([first, rng.standard_normal((count - even, self.length))])
-        return rows.astype(self.dtype, copy=False)
+        """Sobol' points for the first columns of a dimension, random ones later; the chosen half of them."""
+        even = min(count, GROUP - self._used) if self._normals is not None else 0
+        rows = rng.standard_normal((count - even, self._points))
+        if self._normals is not None:
+            first = self._normals.columns(self._used, self._used + even).T
+            rows = np.concatenate([first, rows])
+            self._used += even
+            if self._used == GROUP:
+                self._normals = None
+        rows = rows[:, self._part].astype(self.dtype, copy=False)
+        return np.concatenate([rows, -rows], axis=1) if self._mirrored else rows
 
     def normals(self, count: int, rng: np.random.Generator) -> Any:
         """Normal vectors, even."""
@@ -172,7 +185,7 @@ class Samples(Entries):
             self._basis = larger
         self._basis[self.count : need], self.count = fresh, need
         self.fullness = self.count / self.length
-        points = 0 if self._normals is None else 8 * GROUP * self.length
+        points = 0 if self._normals is None else 8 * GROUP * self._points
         self.bytes = self._basis.nbytes + self._waiting.nbytes + points
 
 

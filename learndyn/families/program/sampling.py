@@ -188,15 +188,16 @@ def sampled(
 
     def run(number: int, advance: Report) -> Batch:
         backend, start = like.reseeded(setting.seed * SEEDS + number), time.perf_counter()
-        parts = tuple(_parts(backend, halves))
-        work = sum(part.samples for part in parts)
-        done, outcomes = 0, []
-        for part in parts:
-            share, before = part.samples / work, done / work
-            outcomes.append(
-                setting.carried_out(part, lambda x, a=before, b=share: advance(a + b * x))
-            )
-            done += part.samples
+        # All samples take as long as both halves.
+        shares = (0.5, 0.25, 0.25) if halves else (1.0,)
+        outcomes, done = [], 0.0
+        for part, share in zip(_parts(backend, halves), shares, strict=True):
+
+            def advanced(x: float, done: float = done, share: float = share) -> None:
+                advance(done + share * x)
+
+            outcomes.append(setting.carried_out(part, advanced))
+            done += share
         (curves, outcome), *rest = outcomes
         seconds = time.perf_counter() - start
         return Batch(curves, tuple(half for half, _ in rest), outcome, seconds)
@@ -216,7 +217,4 @@ def _parts(backend: Limit, halves: bool) -> Iterator[Limit]:
     """The back end, and with `halves` the two halves of its points."""
     yield backend
     if halves:
-        for number in (1, 2):
-            yield dataclasses.replace(
-                backend, samples=backend.samples // 2, seed=backend.seed + number * SEEDS**2
-            )
+        yield from (dataclasses.replace(backend, half=number) for number in (0, 1))

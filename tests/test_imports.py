@@ -74,6 +74,7 @@ COMMANDS = (
         ["--help"],
         ["version"],
         ["theories"],
+        ["figures"],
         ["new"],
         ["new", "two_layer/stream"],
         ["cite", "two_layer/stream"],
@@ -131,6 +132,18 @@ from learndyn.core.theory import theories
 print(told == [theory.facts for theory in theories()], len(told))
 """
     assert python(code).split() == ["True", str(len(theories()))]
+
+
+def test_what_is_told_of_the_pictures_without_importing_them_is_true():
+    code = """
+from dataclasses import astuple
+from learndyn.papers.figure_facts import known_figures
+told = [astuple(facts) for facts in known_figures()]
+import sys; assert "learndyn.papers.registry" not in sys.modules
+from learndyn.papers.registry import figures
+print(told == [astuple(figure)[:-1] for figure in figures()], len(told) > 0)
+"""
+    assert python(code).split() == ["True", "True"]
 
 
 def test_the_command_lists_a_theory_of_another_package(tmp_path):

@@ -11,6 +11,7 @@ from learndyn.cli.outputs import writable_file, write_text
 from learndyn.core.facts import known_facts
 from learndyn.errors import FileError, ProblemError, nearest
 from learndyn.files import writable_folder
+from learndyn.papers.figure_facts import known_figures
 
 
 def new(
@@ -80,11 +81,7 @@ def figures(
     ] = Path("figures"),
 ) -> None:
     """Make pictures of the papers anew, or list them."""
-    from learndyn.core.progress import progress_bar
-    from learndyn.papers.registry import figures as all_figures
-    from learndyn.pictures.plotting import save_figure
-
-    known = {figure.name: figure for figure in all_figures()}
+    known = {facts.name: facts for facts in known_figures()}
     if not known:
         say("there are no pictures to make")
         return
@@ -101,8 +98,13 @@ def figures(
             raise ProblemError("NAMES", name, f"unknown picture; {nearest(name, [*known, 'all'])}")
     chosen = list(known) if "all" in names else list(dict.fromkeys(names))
     folder = writable_folder(output)
+    from learndyn.core.progress import progress_bar
+    from learndyn.papers.registry import figures as all_figures
+    from learndyn.pictures.plotting import save_figure
+
+    makers = {figure.name: figure for figure in all_figures()}
     for name in chosen:
-        figure, path = known[name], folder / f"{name}.png"
+        figure, path = makers[name], folder / f"{name}.png"
         remark(f"making {name}: about {figure.minutes:g} min")
         with progress_bar(True, name) as report:
             save_figure(figure.make(report), path)

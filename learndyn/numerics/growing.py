@@ -7,10 +7,22 @@ direction. Arrays keep spare room, in whole blocks of the four rows that the com
 
 import numpy as np
 
-from learndyn.numerics.lower import compiled, full_times_column, row_times_full
+from learndyn.numerics.lower import compiled, row_times, times_column
 
 ROOM = 64
 """Number of directions by which a capacity grows."""
+
+
+@compiled
+def _image(A: np.ndarray, rows: int, columns: int, x: np.ndarray, y: np.ndarray) -> None:
+    """y ← A x."""
+    times_column(A, x, rows, columns, y)
+
+
+@compiled
+def _adjoint_image(A: np.ndarray, rows: int, columns: int, y: np.ndarray, x: np.ndarray) -> None:
+    """x ← A^⊤y."""
+    row_times(y, A, rows, columns, x)
 
 
 @compiled
@@ -214,7 +226,7 @@ class Operator:
     def forward(self, x: np.ndarray) -> np.ndarray:
         """A x; must not be called between `step` and `adjoint`."""
         y = np.zeros(self.target.capacity)
-        full_times_column(self.A, x, self.target.dimension, self.source.dimension, y)
+        _image(self.A, self.target.dimension, self.source.dimension, x, y)
         q = self.asked.extend(x)
         if q is not None:
             new = self.target.add(self.origin)
@@ -227,7 +239,7 @@ class Operator:
         x = np.zeros(self.source.capacity)
         rows, columns = self.target.dimension, self.source.dimension
         if self.force is None:
-            row_times_full(y, self.A, rows, columns, x)
+            _adjoint_image(self.A, rows, columns, y, x)
         else:
             keep, beta, G, H = self.force
             if self.B is None:

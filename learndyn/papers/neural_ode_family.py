@@ -14,9 +14,9 @@ from learndyn.core.simulate import simulate
 from learndyn.core.solve import solve
 from learndyn.families.neural_ode.fields import PolynomialField
 from learndyn.families.neural_ode.network import NeuralODE
+from learndyn.papers.captions.neural_ode_family import FACTS
 from learndyn.papers.neural_ode import (
     LOSS,
-    REFERENCE,
     STEP,
     draw_line,
     evenly_spaced_steps,
@@ -24,7 +24,7 @@ from learndyn.papers.neural_ode import (
     name_points,
     of_one_unit,
 )
-from learndyn.papers.registry import PaperFigure, register_figure
+from learndyn.papers.registry import register_figures
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Stream, Supply
@@ -291,79 +291,15 @@ def stack(report: Report, size: int = 50, seeds: int = 10, steps: int = 80) -> F
     return figure
 
 
-_shared = (
-    "G(q, m) = 0.8 q m + 0.4 q² unless said otherwise, μ̂(z) = z, T = 1, the true gradient, m₀ = 0. Lines: theory, d → "
-    "∞, on the Euler grid of the finite systems; points: mean and standard deviation over fields."
+register_figures(
+    FACTS,
+    {
+        "neural-ode-neurons": neurons,
+        "neural-ode-windows": windows,
+        "neural-ode-early-stopping": early_stopping,
+        "neural-ode-next-token": next_token,
+        "neural-ode-masks": masks,
+        "neural-ode-context": context,
+        "neural-ode-stack": stack,
+    },
 )
-for _name, _title, _caption, _minutes, _make in (
-    (
-        "neural-ode-neurons",
-        "Superfluous neurons switch themselves off",
-        f"{_shared} "
-        "The teacher has one neuron, the student three, each with a field of its own; controls and amplitudes are "
-        "trained on fresh trajectories, η = η_a = 2, σ = 0.75, h = 1/6, a = (1, 1, −0.6) at the start. To the "
-        "loss neurons 2 and 3 are noise: their amplitudes fall exponentially, and their controls stop at a finite "
-        "norm; of neuron 1 only the product of amplitude and overlap is determined.",
-        1.0,
-        neurons,
-    ),
-    (
-        "neural-ode-windows",
-        "The order of two windows is learned after their sum",
-        f"{_shared} "
-        "Both flows use one field, with one control in the first half of the time and another in the second; "
-        "fresh trajectories, η = 1, σ = 0.75, h = 1/6. (a) The loss sees the end: first both controls learn the "
-        "mean of the teacher's two, then which is which. (b) It sees the boundary of the windows too.",
-        1.0,
-        windows,
-    ),
-    (
-        "neural-ode-early-stopping",
-        "Few noisy trajectories: stop early",
-        f"{_shared} "
-        "n trajectories of a teacher with temperature 1/3, its noise part of the data, are used at every step; σ "
-        "= 1, h = 0.2, η = 0.5. The train loss falls to the end, the test loss has a minimum (triangles).",
-        1.0,
-        early_stopping,
-    ),
-    (
-        "neural-ode-next-token",
-        "Learning to continue one trajectory, against fresh data",
-        f"{_shared} "
-        "One trajectory a step, which starts where the last one ended, or afresh; σ = 0.75, h = 0.2, η = 0.4. (a) "
-        "Without noise both recover the teacher, fresh data sooner. (b) With Langevin noise of teacher and "
-        "student the memory of the trajectory leads to another stationary state, m = 1.007 for 0.963.",
-        1.0,
-        next_token,
-    ),
-    (
-        "neural-ode-masks",
-        "Monitored and masked trajectories",
-        f"{_shared} "
-        "Fresh trajectories, η = 1, σ = 0.75, h = 1/6; the loss sees the end, or the states at T/2 and T, or of "
-        "each a fraction ρ = 0.4 of the components, other ones in each observation or the same in both.",
-        0.7,
-        masks,
-    ),
-    (
-        "neural-ode-context",
-        "A field with a memory of an earlier state",
-        f"{_shared} "
-        "Here G(q, m, s) = 0.4 q m + 0.8 q m s, with s the overlap of the states a delay ago (before the start, "
-        "the start itself), T = 2, σ = 0.75, h = 1/6, η = 0.2; fresh trajectories. A delay of 0 is the field 0.4 "
-        "q m + 0.8 q² m.",
-        1.0,
-        context,
-    ),
-    (
-        "neural-ode-stack",
-        "A driver is learned through what it drives",
-        f"{_shared} "
-        "That is the field of the first system; the second moves in 0.4 q m + 0.4 q s + 0.4 q m s, with s the "
-        "overlap of the first system's states. σ = 0.75, h = 1/6, η = 0.5, fresh trajectories. (a) The loss sees "
-        "the second system alone; (b) and the first one with weight 0.3.",
-        1.0,
-        stack,
-    ),
-):
-    register_figure(PaperFigure(_name, _title, _caption, REFERENCE, _minutes, _make))

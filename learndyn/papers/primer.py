@@ -15,16 +15,13 @@ from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
 from learndyn.families.two_layer.network import TwoLayer
 from learndyn.numerics.times import log_times
-from learndyn.papers.registry import PaperFigure, register_figure
+from learndyn.papers.captions.primer import FACTS, SIZE, UNITS
+from learndyn.papers.registry import register_figures
 from learndyn.pictures.plotting import RUNS_COLOUR, THEORY_COLOUR
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Stream
 from learndyn.problem.tasks import Teacher
 from learndyn.problem.training import GradientDescent
-
-SIZE = 784
-UNITS = 4
-REFERENCE = "Carrasco-Davis & Grant, A primer on analytical learning dynamics, ICLR blog posts 2025"
 
 
 def alignment(theory: xr.DataArray, runs: xr.DataArray) -> xr.DataArray:
@@ -127,34 +124,11 @@ def figure_3(report: Report) -> Figure:
     return figure
 
 
-_setting = f"N = {SIZE}, M = {UNITS}, erf, B = 1, σ = 0"
-for _name, _title, _caption, _minutes, _make in (
-    (
-        "primer-1",
-        "Soft committee machines of different size",
-        f"{_setting}, η = 0.5, initial scale 0.3, K = 2, 4, 6; four SGD runs each from the same overlaps. The primer "
-        "does not print η, the initial scale or the time; these show the plateau and the drop for K ≥ M.",
-        3.0,
-        figure_1,
-    ),
-    (
-        "primer-2",
-        "Two-layer networks with a trained readout, and how well the order parameters align",
-        f"{_setting}, η_v = η = 0.2, initial scale 1 (readout 0.5), K = 2, 4, 6; four SGD runs each. Below: cosine "
-        "between the measured and the predicted Q, R, v, mean over the runs. The primer does not print η or the "
-        "scale. With a larger η or smaller initial weights, noise rather than the initial state decides which unit "
-        "learns what, and the alignment of R is lost. The initial draw (seed 2) was picked among a few for being "
-        "decided by the initial state; from seed 1 at K = 6 the cosine of R fell to about 0.3 in three of four runs.",
-        5.0,
-        figure_2,
-    ),
-    (
-        "primer-3",
-        "Large initial weights produce individual differences",
-        f"{_setting}, η_v = η = 0.5, K = 4; four random initial states at each of three scales (first and second layer "
-        "alike), each with its own theory curve and one SGD run.",
-        2.0,
-        figure_3,
-    ),
-):
-    register_figure(PaperFigure(_name, _title, _caption, REFERENCE, _minutes, _make))
+register_figures(
+    FACTS,
+    {
+        "primer-1": figure_1,
+        "primer-2": figure_2,
+        "primer-3": figure_3,
+    },
+)

@@ -3,44 +3,21 @@
 import contextlib
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from matplotlib.figure import Figure
 
 from learndyn.core.progressing import Report
 from learndyn.core.theory import theories
+from learndyn.papers.figure_facts import FigureFacts, modules
 
 
 @dataclasses.dataclass(frozen=True)
-class PaperFigure:
-    """A picture of a paper. `make(report)` draws it and calls `report` with the fraction done.
+class PaperFigure(FigureFacts):
+    """A picture of a paper. `make(report)` draws it and calls `report` with the fraction done."""
 
-    - `name`: such as "primer-1".
-    - `title`: one line.
-    - `caption`: what is shown, and with which parameters.
-    - `reference`: the paper.
-    - `minutes`: a rough duration on two cores.
-    """
-
-    name: str
-    title: str
-    caption: str
-    reference: str
-    minutes: float
     make: Callable[[Report], Figure]
 
-
-MODULES = (
-    "convolutional",
-    "deep_linear",
-    "delayed_features",
-    "neural_ode",
-    "neural_ode_family",
-    "primer",
-    "residual",
-    "wide",
-)
-"""Modules of this package that register pictures."""
 
 _figures: dict[str, PaperFigure] = {}
 
@@ -49,6 +26,16 @@ def register_figure(figure: PaperFigure) -> PaperFigure:
     """Make a picture known to `learndyn figures`."""
     _figures[figure.name] = figure
     return figure
+
+
+def register_figures(
+    facts: Mapping[str, FigureFacts], makers: Mapping[str, Callable[[Report], Figure]]
+) -> None:
+    """Make the pictures of a paper known, by the names that `facts` and `makers` have in common."""
+    if facts.keys() != makers.keys():
+        raise ValueError(f"not both told of and made: {sorted(facts.keys() ^ makers.keys())}")
+    for name, told in facts.items():
+        register_figure(PaperFigure(**dataclasses.asdict(told), make=makers[name]))
 
 
 @contextlib.contextmanager
@@ -68,6 +55,6 @@ def registered_alone(*added: PaperFigure) -> Iterator[None]:
 def figures() -> list[PaperFigure]:
     """All pictures, by name; imports those of the papers, and those of other packages, first."""
     theories()
-    for module in MODULES:
+    for module in modules():
         importlib.import_module(f"learndyn.papers.{module}")
     return [_figures[name] for name in sorted(_figures)]

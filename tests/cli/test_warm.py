@@ -17,7 +17,7 @@ from learndyn.families.deep_linear.equations import feedforward
 with event.install_recorder("numba:compile") as recorder:
     theory = next(theory for theory in theories() if theory.name == "deep_linear/dataset")
     ld.solve(ld.Problem.from_toml(theory.template))
-print(len(recorder.buffer), len(feedforward.advance.signatures))
+print(len(recorder.buffer), len(feedforward.advance_with.signatures))
 """
 
 

@@ -24,7 +24,7 @@ from learndyn.families.deep_linear.equations.feedforward import (
     totals,
 )
 from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM
-from learndyn.numerics.lower import compiled, lower_times_column, symmetric_times_column
+from learndyn.numerics.lower import LOWER, compiled, symmetric_times_column, times_column
 
 
 @compiled
@@ -41,7 +41,7 @@ def same_data(rows: RecursionRows, const: RecursionConstants, bias: np.ndarray):
         for k in range(len(const.lam)):
             G_u = rows.pairs[k, GU]
             symmetric_times_column(C_u, G_u[i], i, noise_of_v, unused)
-            lower_times_column(G_u, noise_of_v, i, image)
+            times_column(G_u, noise_of_v, i, LOWER, image)
             for j in range(i):
                 C_v[i, j] += const.omega[k] * image[j]
                 C_v[i, i] += const.omega[k] * G_u[i, j] * noise_of_v[j]
@@ -50,7 +50,7 @@ def same_data(rows: RecursionRows, const: RecursionConstants, bias: np.ndarray):
             if j % Nc == i % Nc:
                 source[j] += const.inverse_data * const.noise_square
         if const.data == DATASET:
-            totals(rows, GU, i, const.omega, rv)
+            totals(rows.pairs, GU, i, const.omega, rv)
             for j in range(i + 1):
                 rv[j] *= const.inverse_data
             errors_row(i, source, rv, rows.kernels[0, M], C_u, work)
@@ -77,7 +77,7 @@ def _same_weights_row(
         else:
             factor = const.rho[ell] if ell > 0 else const.rho[0] * const.inverse_width
             b = const.b if ell > 0 else const.b_input
-            mix(pairs[modes + ell, CG], i, const, const.a, b, factor, sr)
+            mix(pairs[modes + ell, CG], i, Nc, const.a, b, factor, sr)
         if ell > 0:
             backward(i, K_matrix[i], sr, pairs[modes + ell - 1], K_matrix, 1.0, work)
     for mode in range(modes):

@@ -37,19 +37,19 @@ from jaxtyping import ArrayLike, Float
 from learndyn.families.deep_linear.equations import scratch
 from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNumbers
 from learndyn.numerics.lower import (
+    LOWER,
     both_sides_of_lower,
-    compiled,
-    full_times_column,
+    in_place,
     inlined,
     inner,
-    lower_times_column,
-    row_times_full,
-    row_times_lower,
+    nonliteral,
+    row_times,
     symmetric_times_column,
+    times_column,
     unpacked,
 )
 
-HU, HR, GU, CH, CG, F = range(6)
+HU, HR, GU, CH, CG, F = map(nonliteral, range(6))
 """Positions of H_u, H_r, G_u, C_h, C̃_g and F in a pair."""
 M, K = range(2)
 """Positions of M and K in the kernels of a layer."""
@@ -81,7 +81,7 @@ class RecursionConstants(NamedTuple):
     - `data`: `DATASET`, `STREAM` or `POPULATION`
     - `inverse_data`: 1/α, 1/α_B or 0
     - `noise_square`: σ²
-    - `lam`, `omega`, `gram`: λ_k, ω_k and ⟨w*w*⟩_k of the input modes
+    - `lam`, `omega`, `power`, `gram`: λ_k, ω_k, ω_k λ_k and ⟨w*w*⟩_k of the input modes
     - `outputs`: the number of outputs
     - `increments`, `ones`: γ_0 and 1 at every step, the weights a and b with which mix(C̃_g) = C_g
     """
@@ -99,6 +99,7 @@ class RecursionConstants(NamedTuple):
     noise_square: float
     lam: np.ndarray
     omega: np.ndarray
+    power: np.ndarray
     gram: np.ndarray
     outputs: int
     increments: np.ndarray
@@ -140,6 +141,7 @@ def recursion_constants(
         noise_square=numbers.noise**2,
         lam=numbers.lam,
         omega=numbers.omega,
+        power=numbers.omega * numbers.lam,
         gram=np.ascontiguousarray(numbers.gram),
         outputs=numbers.outputs,
         increments=np.full(len(d), numbers.gamma),
@@ -167,24 +169,22 @@ def _zero(j: int, Nc: int):
     return 0 if Nc == 1 else j % Nc
 
 
-@unpacked
+@inner
 def mix(
     C: np.ndarray,
     i: int,
-    const: RecursionConstants,
+    Nc: int,
     a: np.ndarray,
     b: np.ndarray,
     factor: float,
     out: np.ndarray,
 ):
     """out[j] = factor · mix(C)(i, j) for j ≤ i, with the weights a, b of every step."""
-    Nc = const.outputs
     zero_i = i % Nc
     a_i, b_i = a[i // Nc], b[i // Nc]
     for j in range(i + 1):
         zero_j, s = _zero(j, Nc), _step(j, Nc)
-        high, low = max(zero_i, zero_j), min(zero_i, zero_j)
-        value = b_i * b[s] * C[high, low]
+        value = b_i * b[s] * (C[zero_i, zero_j] if zero_i > zero_j else C[zero_j, zero_i])
         if s > 0:
             value += b_i * a[s] * C[j, zero_i]
         if i >= Nc:
@@ -194,35 +194,32 @@ def mix(
         out[j] = factor * value
 
 
-@unpacked
+@inner
 def _times_mixing(
     row: np.ndarray,
     i: int,
-    const: RecursionConstants,
+    Nc: int,
     a: np.ndarray,
     b: np.ndarray,
     factor: float,
     out: np.ndarray,
 ):
     """out = factor · row E: out[j] = a_j row[j] for steps after 0, out[(0, c)] = Σ_s b_s row[(s, c)]."""
-    Nc = const.outputs
-    for c in range(min(Nc, i + 1)):
-        out[c] = 0.0
     for j in range(i + 1):
         s = _step(j, Nc)
-        if s > 0:
-            out[j] = factor * a[s] * row[j]
+        out[j] = factor * a[s] * row[j] if s > 0 else 0.0
         out[_zero(j, Nc)] += factor * b[s] * row[j]
 
 
-@unpacked
-def _add_learning(C_row: np.ndarray, i: int, const: RecursionConstants, m: np.ndarray):
+@inner
+def _add_learning(
+    C_row: np.ndarray, i: int, Nc: int, gamma: float, kappa: np.ndarray, m: np.ndarray
+):
     """m += γ_0 (κ∘C) Γ in row i, from row i of C."""
-    Nc = const.outputs
-    t, gamma = i // Nc, const.gamma
+    t = i // Nc
     for j in range(t * Nc):
         s = _step(j, Nc)
-        value = gamma * const.kappa[t, s] * C_row[j]
+        value = gamma * kappa[t, s] * C_row[j]
         m[_zero(j, Nc)] += value
         if s > 0:
             m[j] += gamma * value
@@ -241,11 +238,11 @@ def backward(
     """Row i of G_u, C_g and column i of F, from row i of K (`k`) and of S_r (`sr`)."""
     P, f = work[scratch.IMAGE], work[scratch.FIELD]
     KP, kF = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
-    row_times_lower(k, pair[HU], i, pair[GU, i])
-    lower_times_column(pair[HR], sr, i, P)
+    row_times(k, pair[HU], i, LOWER, pair[GU, i])
+    times_column(pair[HR], sr, i, LOWER, P)
     symmetric_times_column(pair[CH], k, i, f, KP)
-    lower_times_column(K_matrix, P, i, KP)
-    row_times_full(k, pair[F], i, i, kF)
+    times_column(K_matrix, P, i, LOWER, KP)
+    row_times(k, pair[F], i, i, kF)
     diagonal = sr[i]
     for s in range(i):
         f[s] += P[s]
@@ -268,7 +265,7 @@ def forward(i: int, su: np.ndarray, pair: np.ndarray, M_matrix: np.ndarray, work
     for s in range(e):
         pair[F, i, s] += q[s]
         diagonal += m[s] * pair[F, i, s]
-    full_times_column(pair[F], m, i, e, Fm)
+    times_column(pair[F], m, i, e, Fm)
     for s in range(i):
         pair[CH, i, s] = su[s] + w[s] + Fm[s]
     pair[CH, i, i] = diagonal
@@ -289,16 +286,16 @@ def forward_identity(i: int, su: np.ndarray, pair: np.ndarray):
 
 
 @inner
-def totals(rows: RecursionRows, which: int, i: int, powers: np.ndarray, out: np.ndarray):
+def totals(pairs: np.ndarray, which: int, i: int, powers: np.ndarray, out: np.ndarray):
     """out[j] = Σ_k powers[k] (function `which` of mode k)[i, j]."""
     for j in range(i + 1):
         out[j] = 0.0
     for k in range(len(powers)):
         for j in range(i + 1):
-            out[j] += powers[k] * rows.pairs[k, which, i, j]
+            out[j] += powers[k] * pairs[k, which, i, j]
 
 
-@inner
+@inlined
 def errors_row(
     i: int,
     source: np.ndarray,
@@ -309,7 +306,7 @@ def errors_row(
 ):
     """Row i of C_Δ = R_Δ (source) R_Δᵀ, with `rv` row i of R_vu/α."""
     y, rvC, unused = work[scratch.FIELD], work[scratch.PRODUCT], work[scratch.UNUSED]
-    lower_times_column(R_Delta, source, i + 1, y)
+    times_column(R_Delta, source, i + 1, LOWER, y)
     symmetric_times_column(C_Delta, rv, i, rvC, unused)
     diagonal = y[i]
     for j in range(i):
@@ -330,7 +327,7 @@ def _data_row(
     Nc = const.outputs
     R_Delta, C_Delta = rows.kernels[0, M], rows.C_Delta
     source = work[scratch.ERROR_SOURCE]
-    totals(rows, CG, i, const.omega, source)
+    totals(rows.pairs, CG, i, const.omega, source)
     for j in range(i % Nc, i + 1, Nc):
         source[j] += const.noise_square
     R_Delta[i, i] = 1.0
@@ -340,28 +337,48 @@ def _data_row(
             su[j] = const.inverse_data * source[j] if const.data == STREAM and j >= block else 0.0
         return
     rv = work[scratch.FEEDBACK]
-    totals(rows, GU, i, const.omega, rv)
+    totals(rows.pairs, GU, i, const.omega, rv)
     for j in range(i + 1):
         rv[j] *= const.inverse_data
-    row_times_lower(rv, R_Delta, i, R_Delta[i])
+    row_times(rv, R_Delta, i, LOWER, R_Delta[i])
     errors_row(i, source, rv, R_Delta, C_Delta, work)
     for j in range(i + 1):
         su[j] = const.inverse_data * C_Delta[i, j]
 
 
-@unpacked
-def readout_row(i: int, const: RecursionConstants, k: np.ndarray, sr: np.ndarray):
+@inner
+def readout_row(i: int, Nc: int, b: np.ndarray, kappa: np.ndarray, k: np.ndarray, sr: np.ndarray):
     """Row i of K and S_r of the last layer: those of the readout."""
-    Nc = const.outputs
+    t, c = i // Nc, i % Nc
+    for j in range(i + 1):
+        k[j], sr[j] = 0.0, 0.0
+    for s in range(t):
+        k[s * Nc + c] = kappa[t, s]
+    for s in range(t + 1):
+        sr[s * Nc + c] = b[t] * b[s]
+
+
+@inner
+def _learnt_row(
+    i: int,
+    Nc: int,
+    G_row: np.ndarray,
+    C_row: np.ndarray,
+    d: np.ndarray,
+    kappa: np.ndarray,
+    factor: float,
+    k: np.ndarray,
+):
+    """k = factor · (d(t) G_u d(s) + κ∘C_g) in row i, from row i of G_u and of C_g."""
     t = i // Nc
     for j in range(i + 1):
         k[j] = 0.0
-        sr[j] = const.b[t] * const.b[_step(j, Nc)] if _zero(j, Nc) == i % Nc else 0.0
-    for j in range(i % Nc, t * Nc, Nc):
-        k[j] = const.kappa[t, _step(j, Nc)]
+    for j in range(t * Nc):
+        s = _step(j, Nc)
+        k[j] = factor * (d[t] * d[s] * G_row[j] + kappa[t, s] * C_row[j])
 
 
-@unpacked
+@inlined
 def learnt_row(
     i: int,
     above: np.ndarray,
@@ -371,17 +388,11 @@ def learnt_row(
     full: np.ndarray,
 ):
     """k = factor · (d(t) G_u d(s) + κ∘C_g) of the layer `above`, in row i."""
-    Nc = const.outputs
-    t = i // Nc
-    mix(above[CG], i, const, const.increments, const.ones, 1.0, full)
-    for j in range(i + 1):
-        k[j] = 0.0
-    for j in range(t * Nc):
-        s = _step(j, Nc)
-        k[j] = factor * (const.d[t] * const.d[s] * above[GU, i, j] + const.kappa[t, s] * full[j])
+    mix(above[CG], i, const.outputs, const.increments, const.ones, 1.0, full)
+    _learnt_row(i, const.outputs, above[GU, i], full, const.d, const.kappa, factor, k)
 
 
-@unpacked
+@inlined
 def revealed_row(
     i: int,
     H_row: np.ndarray,
@@ -392,19 +403,16 @@ def revealed_row(
     m: np.ndarray,
 ):
     """m = d(t) factor · H_r E + γ_0 (κ∘C_h) Γ in row i, from row i of H_r and of C_h."""
-    _times_mixing(H_row, i, const, const.a, b, factor * const.d[i // const.outputs], m)
-    _add_learning(C_row, i, const, m)
+    _times_mixing(H_row, i, const.outputs, const.a, b, factor * const.d[i // const.outputs], m)
+    _add_learning(C_row, i, const.outputs, const.gamma, const.kappa, m)
 
 
-@unpacked
-def decayed_row(
-    i: int, C_row: np.ndarray, const: RecursionConstants, factor: float, su: np.ndarray
-):
+@inner
+def decayed_row(i: int, Nc: int, C_row: np.ndarray, d: np.ndarray, factor: float, su: np.ndarray):
     """su = factor · d(t) C_h d(s) in row i."""
-    Nc = const.outputs
     t = i // Nc
     for j in range(i + 1):
-        su[j] = factor * const.d[t] * const.d[_step(j, Nc)] * C_row[j]
+        su[j] = factor * d[t] * d[_step(j, Nc)] * C_row[j]
 
 
 @inlined
@@ -420,7 +428,7 @@ def input_backward(
     Nc, modes = const.outputs, len(const.lam)
     above = rows.pairs[modes]
     learnt_row(i, above, const, -const.rho[0], k, work[scratch.FULL])
-    mix(above[CG], i, const, const.a, const.b_input, const.rho[0] * const.inverse_width, sr)
+    mix(above[CG], i, Nc, const.a, const.b_input, const.rho[0] * const.inverse_width, sr)
     for j in range(i + 1):
         rows.kernels[0, K, i, j] = k[j]
     k_mode, sr_mode = work[scratch.MODE_KERNEL], work[scratch.MODE_NOISE]
@@ -444,12 +452,11 @@ def input_forward(
             forward(i, su, rows.pairs[mode], rows.kernels[0, M], work)
         else:
             forward_identity(i, su, rows.pairs[mode])
-    power = const.omega * const.lam
     H_row, C_row = work[scratch.H_TOTAL], work[scratch.C_TOTAL]
-    totals(rows, HR, i, power, H_row)
-    totals(rows, CH, i, power, C_row)
+    totals(rows.pairs, HR, i, const.power, H_row)
+    totals(rows.pairs, CH, i, const.power, C_row)
     revealed_row(i, H_row, C_row, const, const.b_input, -const.inverse_width, rows.kernels[1, M, i])
-    decayed_row(i, C_row, const, 1.0, su)
+    decayed_row(i, const.outputs, C_row, const.d, 1.0, su)
     forward(i, su, rows.pairs[modes], rows.kernels[1, M], work)
 
 
@@ -463,14 +470,14 @@ def _backward_half(
     work: np.ndarray,
 ):
     """Row i of K, and the backward row of every pair, from the readout to the input."""
-    L, modes = len(const.rho) - 1, len(const.lam)
+    Nc, L, modes = const.outputs, len(const.rho) - 1, len(const.lam)
     for ell in range(L, 0, -1):
         if ell == L:
-            readout_row(i, const, k, sr)
+            readout_row(i, Nc, const.b, const.kappa, k, sr)
         else:
             above = rows.pairs[modes + ell]
             learnt_row(i, above, const, const.rho[ell], k, work[scratch.FULL])
-            mix(above[CG], i, const, const.a, const.b, const.rho[ell], sr)
+            mix(above[CG], i, Nc, const.a, const.b, const.rho[ell], sr)
         K_matrix = rows.kernels[ell, K]
         for j in range(i + 1):
             K_matrix[i, j] = k[j]
@@ -488,15 +495,20 @@ def _forward_half(
     for ell in range(2, L + 1):
         below = rows.pairs[modes + ell - 2]
         revealed_row(i, below[HR, i], below[CH, i], const, const.b, 1.0, rows.kernels[ell, M, i])
-        decayed_row(i, below[CH, i], const, 1.0, su)
+        decayed_row(i, const.outputs, below[CH, i], const.d, 1.0, su)
         forward(i, su, rows.pairs[modes + ell - 1], rows.kernels[ell, M], work)
 
 
-@compiled
-def advance(first: int, last: int, rows: RecursionRows, const: RecursionConstants):
+def advance(first: int, last: int, rows: RecursionRows, const: RecursionConstants) -> None:
     """Compute the rows of steps `first` … `last` − 1 in place."""
-    n = rows.C_Delta.shape[0]
-    work = np.zeros((scratch.ROWS, n))
+    advance_with(first, last, rows, const, scratch.empty(rows.C_Delta.shape[0]))
+
+
+@in_place
+def advance_with(
+    first: int, last: int, rows: RecursionRows, const: RecursionConstants, work: np.ndarray
+):
+    """`advance`, with an array for temporary rows."""
     for i in range(first * const.outputs, last * const.outputs):
         _backward_half(i, rows, const, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
         _forward_half(i, rows, const, work[scratch.FORTH_NOISE], work)

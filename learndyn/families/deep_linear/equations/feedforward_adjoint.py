@@ -28,19 +28,18 @@ from learndyn.families.deep_linear.equations.feedforward import (
 )
 from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM
 from learndyn.numerics.lower import (
+    LOWER,
     add_outer,
     add_outer_to_lower,
     add_outer_to_symmetric,
     add_outers_to_lower,
     both_sides_of_lower,
     compiled,
-    full_times_column,
     inlined,
     inner,
-    lower_times_column,
-    row_times_full,
-    row_times_lower,
+    row_times,
     symmetric_times_column,
+    times_column,
     unpacked,
 )
 
@@ -139,7 +138,7 @@ def _backward_bar(
     c, P = pair_bar[CG, i], work[scratch.IMAGE]
     P_bar, f_bar = work[scratch.IMAGE_BAR], work[scratch.FIELD_BAR]
     x, y = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
-    lower_times_column(pair[HR], sr, i, P)
+    times_column(pair[HR], sr, i, LOWER, P)
     for s in range(i):
         f = pair[F, s, i]
         k_bar[s] += c[i] * (P[s] + f)
@@ -147,8 +146,8 @@ def _backward_bar(
         f_bar[s] = c[i] * k[s] + pair_bar[F, s, i]
         sr_bar[s] += c[s]
     sr_bar[i] += c[i]
-    full_times_column(pair[F], c, i, i, x)
-    row_times_lower(c, K_matrix, i, y)
+    times_column(pair[F], c, i, i, x)
+    row_times(c, K_matrix, i, LOWER, y)
     for s in range(i):
         # k F contributes to earlier columns of F̄ only, so f̄ is complete.
         k_bar[s] += x[s]
@@ -160,8 +159,8 @@ def _backward_bar(
     for s in range(i):
         k_bar[s] += x[s]
     add_outer_to_symmetric(pair_bar[CH], f_bar, k, i)
-    row_times_lower(P_bar, pair[HR], i, x)
-    lower_times_column(pair[HU], pair_bar[GU, i], i, y)
+    row_times(P_bar, pair[HR], i, LOWER, x)
+    times_column(pair[HU], pair_bar[GU, i], i, LOWER, y)
     for s in range(i):
         sr_bar[s] += x[s]
         k_bar[s] += y[s]
@@ -185,8 +184,8 @@ def _forward_bar(
     c, F_bar, Hu_bar, Hr_bar = pair_bar[CH, i], pair_bar[F, i], pair_bar[HU, i], pair_bar[HR, i]
     q, q_bar, m_bar = work[scratch.IMAGE], work[scratch.IMAGE_BAR], work[scratch.KERNEL_BAR]
     x, y = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
-    lower_times_column(pair[GU], su, e, q)
-    row_times_full(c, pair[F], e, e, m_bar)
+    times_column(pair[GU], su, e, LOWER, q)
+    row_times(c, pair[F], e, e, m_bar)
     add_outer(pair_bar[F], c, m, e, e)
     symmetric_times_column(pair[CG], F_bar, e, x, y)
     add_outer_to_symmetric(pair_bar[CG], F_bar, m, e)
@@ -252,8 +251,8 @@ def _data_row_bar(
         work[scratch.ERROR_SOURCE],
     )
     x, y = work[scratch.PRODUCT], work[scratch.SECOND_PRODUCT]
-    totals(rows, GU, i, const.omega, rv)
-    totals(rows, CG, i, const.omega, source)
+    totals(rows.pairs, GU, i, const.omega, rv)
+    totals(rows.pairs, CG, i, const.omega, source)
     for j in range(i % Nc, e, Nc):
         source[j] += const.noise_square
     for j in range(e):
@@ -265,9 +264,9 @@ def _data_row_bar(
     rv_bar[i] = 0.0
     symmetric_times_column(C, c, i, x, y)
     add_outer_to_symmetric(bar.C_Delta, c, rv, i)
-    row_times_lower(c, R, e, source_bar)
+    row_times(c, R, e, LOWER, source_bar)
     add_outer_to_lower(R_bar, c, source, e)
-    lower_times_column(R, R_bar[i], i, y)
+    times_column(R, R_bar[i], i, LOWER, y)
     add_outer_to_lower(R_bar, rv, R_bar[i], i)
     for j in range(i):
         rv_bar[j] = const.inverse_data * (rv_bar[j] + x[j] + y[j])
@@ -316,21 +315,21 @@ def _hidden_forward_bar(
     bar: RecursionRows,
     const: RecursionConstants,
     rule: RuleDerivatives,
-    power: np.ndarray,
     work: np.ndarray,
 ) -> None:
-    """Adjoint of the forward row of layer ℓ; `power` is ω_k λ_k of the input modes, the layer below layer 1."""
+    """Adjoint of the forward row of layer ℓ; the input modes are the layer below layer 1."""
     Nc, modes = const.outputs, len(const.lam)
     t, e = i // Nc, i + 1
     su, su_bar = work[scratch.FORTH_NOISE], work[scratch.FORTH_NOISE_BAR]
     H, H_bar = work[scratch.H_TOTAL], work[scratch.H_TOTAL_BAR]
     C, C_bar = work[scratch.C_TOTAL], work[scratch.C_TOTAL_BAR]
     if ell == 1:
-        totals(rows, HR, i, power, H)
-        totals(rows, CH, i, power, C)
+        totals(rows.pairs, HR, i, const.power, H)
+        totals(rows.pairs, CH, i, const.power, C)
     else:
-        H[:e] = rows.pairs[modes + ell - 2, HR, i, :e]
-        C[:e] = rows.pairs[modes + ell - 2, CH, i, :e]
+        for j in range(e):
+            H[j] = rows.pairs[modes + ell - 2, HR, i, j]
+            C[j] = rows.pairs[modes + ell - 2, CH, i, j]
     for j in range(e):
         su[j] = const.d[t] * const.d[j // Nc] * C[j]
         su_bar[j] = 0.0
@@ -345,8 +344,8 @@ def _hidden_forward_bar(
         rule.d[t] += const.d[s] * C[j] * su_bar[j]
         rule.d[s] += const.d[t] * C[j] * su_bar[j]
     if ell == 1:
-        _add_to_modes(bar, HR, i, power, H_bar)
-        _add_to_modes(bar, CH, i, power, C_bar)
+        _add_to_modes(bar, HR, i, const.power, H_bar)
+        _add_to_modes(bar, CH, i, const.power, C_bar)
     else:
         for j in range(e):
             bar.pairs[modes + ell - 2, HR, i, j] += H_bar[j]
@@ -363,9 +362,8 @@ def _forward_half_bar(
     work: np.ndarray,
 ) -> None:
     """Adjoint of `feedforward._forward_half`: from the last layer back to the data."""
-    power = const.omega * const.lam
     for ell in range(len(const.rho) - 1, 0, -1):
-        _hidden_forward_bar(i, ell, rows, bar, const, rule, power, work)
+        _hidden_forward_bar(i, ell, rows, bar, const, rule, work)
     su, su_bar = work[scratch.FORTH_NOISE], work[scratch.FORTH_NOISE_BAR]
     for j in range(i + 1):
         su_bar[j] = 0.0
@@ -440,7 +438,7 @@ def _learnt_row_bar(
     t = i // Nc
     full, full_bar = work[scratch.FULL], work[scratch.FULL_BAR]
     increments, ones = const.increments, const.ones
-    mix(above[CG], i, const, increments, ones, 1.0, full)
+    mix(above[CG], i, Nc, increments, ones, 1.0, full)
     for j in range(i + 1):
         full_bar[j] = 0.0
     for j in range(t * Nc):
@@ -484,7 +482,7 @@ def _backward_half_bar(
             for j in range(e):
                 sr[j] = const.b[t] * const.b[j // Nc] if j % Nc == i % Nc else 0.0
         else:
-            mix(above[CG], i, const, const.a, b, noise_factor, sr)
+            mix(above[CG], i, Nc, const.a, b, noise_factor, sr)
         if ell > 0:
             pair, pair_bar = rows.pairs[modes + ell - 1], bar.pairs[modes + ell - 1]
             _backward_bar(i, k, sr, pair, pair_bar, K_matrix, K_bar, 1.0, k_bar, sr_bar, work)

@@ -38,11 +38,12 @@ from learndyn.families.deep_linear.equations.feedforward import (
 )
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
 from learndyn.numerics.lower import (
+    LOWER,
     both_sides_of_lower,
     inner,
-    lower_times_column,
-    row_times_lower,
+    row_times,
     symmetric_times_column,
+    times_column,
 )
 
 
@@ -85,18 +86,18 @@ def above(
     B, D_g = nodes.B[node], nodes.D_g[node]
     backward(i, k, sr, pair, K_matrix, 1.0, work)
     learnt_row(i, pair, const, 1.0, B[i], work[scratch.FULL])
-    mix(pair[CG], i, const, const.a, const.b, 1.0, D_g[i])
+    mix(pair[CG], i, const.outputs, const.a, const.b, 1.0, D_g[i])
     kA, z, Ag = work[scratch.SECOND_PRODUCT], work[scratch.FIELD], work[scratch.IMAGE]
     Kz, unused = work[scratch.PRODUCT], work[scratch.UNUSED]
     both_sides_of_lower(k, nodes.A[node], sr, i, kA, Ag)
-    row_times_lower(kA, K_matrix, i, k_rate)
+    row_times(kA, K_matrix, i, LOWER, k_rate)
     symmetric_times_column(nodes.D_h[node], k, i, z, unused)
     symmetric_times_column(nodes.Gamma[node], kA, i, sr_rate, unused)
     diagonal = D_g[i, i] - sr[i]
     for j in range(i):
         diagonal += k[j] * (z[j] + 2.0 * Ag[j])
         z[j] += Ag[j]
-    lower_times_column(K_matrix, z, i, Kz)
+    times_column(K_matrix, z, i, LOWER, Kz)
     for j in range(i):
         k_rate[j] += B[i, j] - k[j]
         sr_rate[j] += D_g[i, j] + Kz[j] - sr[j]
@@ -121,18 +122,18 @@ def below(
         M_matrix[i, j] = m[j]
     forward(i, su, pair, M_matrix, work)
     revealed_row(i, pair[HR, i], pair[CH, i], const, const.b, 1.0, A[i])
-    decayed_row(i, pair[CH, i], const, 1.0, D_h[i])
+    decayed_row(i, const.outputs, pair[CH, i], const.d, 1.0, D_h[i])
     mB, z, Bs = work[scratch.SECOND_PRODUCT], work[scratch.FIELD], work[scratch.IMAGE]
     Mz, unused = work[scratch.PRODUCT], work[scratch.UNUSED]
     both_sides_of_lower(m, nodes.B[node], su, e, mB, Bs)
-    row_times_lower(mB, M_matrix, i, m_rate)
+    row_times(mB, M_matrix, i, LOWER, m_rate)
     symmetric_times_column(nodes.D_g[node], m, e, z, unused)
     symmetric_times_column(nodes.Sigma[node], mB, i, su_rate, unused)
     diagonal = D_h[i, i] - su[i]
     for j in range(e):
         diagonal += m[j] * (z[j] + 2.0 * Bs[j])
         z[j] += Bs[j]
-    lower_times_column(M_matrix, z, i, Mz)
+    times_column(M_matrix, z, i, LOWER, Mz)
     for j in range(i):
         m_rate[j] += A[i, j] - m[j]
         su_rate[j] += D_h[i, j] + Mz[j] - su[j]

@@ -56,12 +56,14 @@ class SweepArrays(NamedTuple):
     - `rows[c, half]`: K and Γ (half 0) or M and Σ (half 1) of output c at all nodes, followed by their f(y) − y
     - `before`, `after`: f(y) − y at all nodes as one vector, before and after a sweep
     - `history`: past sweeps, for Anderson's acceleration
+    - `scales`: the sizes of both parts of y, by which accelerated sweeps are scaled
     """
 
     rows: np.ndarray
     before: np.ndarray
     after: np.ndarray
     history: np.ndarray
+    scales: np.ndarray
 
 
 def empty_sweep_arrays(rows: RecursionRows, outputs: int) -> SweepArrays:
@@ -69,7 +71,11 @@ def empty_sweep_arrays(rows: RecursionRows, outputs: int) -> SweepArrays:
     n, nodes = rows.C_Delta.shape[0], len(rows.kernels) - 1
     size = 2 * nodes * n
     return SweepArrays(
-        np.zeros((outputs, 2, 4, nodes, n)), np.zeros(size), np.zeros(size), empty_history(size)
+        np.zeros((outputs, 2, 4, nodes, n)),
+        np.zeros(size),
+        np.zeros(size),
+        empty_history(size),
+        np.ones(2),
     )
 
 
@@ -187,7 +193,7 @@ def _settle(
 ):
     """Sweep until row i has settled; returns how that ended."""
     lane = room.rows[i % const.outputs, 1 if upwards else 0]
-    before, accelerated, scales, size = np.inf, 0, np.ones(2), 0
+    before, accelerated, scales, size = np.inf, 0, room.scales, 0
     for _ in range(MOST_SWEEPS):
         if accelerated:
             size = _pack(i, lane, scales, room.before)
@@ -222,7 +228,7 @@ def _backward_half(
 ):
     """Row i of all backward functions, from the readout at τ = 1 to the input; returns how the sweeps ended."""
     lane, last = room.rows[i % const.outputs, 0], len(nodes.A) - 1
-    readout_row(i, const, lane[0, last], lane[1, last])
+    readout_row(i, const.outputs, const.b, const.kappa, lane[0, last], lane[1, last])
     _first_guess(i, const.outputs, lane)
     above(i, last, rows, nodes, const, lane, work)
     ending = _settle(i, False, rows, nodes, const, integration, room, work)

@@ -45,7 +45,7 @@ from learndyn.families.deep_linear.equations.feedforward import (
     revealed_row,
 )
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
-from learndyn.numerics.lower import compiled, inlined
+from learndyn.numerics.lower import in_place, inlined
 
 
 class ResidualBlocks(NamedTuple):
@@ -82,14 +82,14 @@ def _backward_half(
     """Row i of all backward functions, from the readout to the input; `square` is β²."""
     L, modes = len(const.rho) - 1, len(const.lam)
     k, sr, noise = work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work[scratch.BRANCH_NOISE]
-    readout_row(i, const, k, sr)
+    readout_row(i, const.outputs, const.b, const.kappa, k, sr)
     for ell in range(L, 0, -1):
         if ell < L:
             above, block = rows.pairs[modes + ell], ell - 1
             up, down, B = blocks.up[block], blocks.down[block], blocks.B[block]
             learnt_row(i, above, const, square, B[i], work[scratch.FULL])
             backward(i, k, sr, up, rows.kernels[ell + 1, K], 1.0, work)
-            mix(above[CG], i, const, const.a, const.b, square, noise)
+            mix(above[CG], i, const.outputs, const.a, const.b, square, noise)
             backward(i, B[i], noise, down, B, 1.0, work)
             for j in range(i + 1):
                 k[j] = up[GU, i, j] + B[i, j]
@@ -120,7 +120,7 @@ def _forward_half(
         revealed_row(i, layer[HR, i], layer[CH, i], const, const.b, 1.0, A[i])
         for j in range(i + 1):
             A[i, j] *= square
-        decayed_row(i, layer[CH, i], const, square, noise)
+        decayed_row(i, const.outputs, layer[CH, i], const.d, square, noise)
         forward(i, noise, up, A, work)
         forward(i, sigma, down, rows.kernels[ell, M], work)
         m = rows.kernels[ell + 1, M, i]
@@ -130,7 +130,6 @@ def _forward_half(
         forward(i, sigma, rows.pairs[modes + ell], rows.kernels[ell + 1, M], work)
 
 
-@compiled
 def advance_residual(
     first: int,
     last: int,
@@ -138,9 +137,23 @@ def advance_residual(
     blocks: ResidualBlocks,
     const: RecursionConstants,
     beta: float,
-):
+) -> None:
     """Compute the rows of steps `first` … `last` − 1 in place, with the branch scale β."""
-    work = np.zeros((scratch.ROWS, rows.C_Delta.shape[0]))
+    work = scratch.empty(rows.C_Delta.shape[0])
+    _advance_residual(first, last, rows, blocks, const, beta, work)
+
+
+@in_place
+def _advance_residual(
+    first: int,
+    last: int,
+    rows: RecursionRows,
+    blocks: ResidualBlocks,
+    const: RecursionConstants,
+    beta: float,
+    work: np.ndarray,
+):
+    """`advance_residual`, with an array for temporary rows."""
     for i in range(first * const.outputs, last * const.outputs):
         _backward_half(i, rows, blocks, const, beta * beta, work)
         _forward_half(i, rows, blocks, const, beta * beta, work)

@@ -1,8 +1,10 @@
-"""Names of the rows of `work`, the scratch array (rows, n) that the compiled recursions pass on.
+"""`work`, the scratch array (rows, n) that the compiled recursions pass on, and the names of its rows.
 
 It is a single array rather than a tuple of named ones, because a call that passes many arrays takes longer than a short
 row of the recursion. Every purpose has a row of its own, so that no row is overwritten while it is still needed.
 """
+
+import numpy as np
 
 IMAGE, FIELD, PRODUCT, SECOND_PRODUCT, UNUSED = range(5)
 """Temporaries of a single product routine: a triangle times the noise, a field that the routine adds to, products of
@@ -24,3 +26,8 @@ BACK_KERNEL_BAR, BACK_NOISE_BAR, FORTH_NOISE_BAR = range(ROWS + 10, ROWS + 13)
 """Derivatives of the result with respect to these, in `feedforward_adjoint`."""
 ROWS_WITH_BARS = ROWS + 13
 """Number of rows of `work` in `feedforward_adjoint`."""
+
+
+def empty(n: int) -> np.ndarray:
+    """The scratch array for n composite steps."""
+    return np.zeros((ROWS, n))

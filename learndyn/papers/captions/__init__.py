@@ -1,0 +1,1 @@
+"""What is told of the pictures of the papers without making them, a module for each module that makes them."""

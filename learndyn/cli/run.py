@@ -56,6 +56,8 @@ def run(
     (the agreement of each observable), and the pictures curve.png, deviations.png,
     order_parameters.png and two_times.png (maps of functions of two times, if the theory has any).
     """
+    from learndyn.core.simulate import checked_ensemble
+
     problem = read_problem(problem_file, setting)
     if seeds < 2:
         allowed = (
@@ -63,6 +65,8 @@ def run(
         )
         raise ProblemError("--seeds", seeds, allowed)
     times = recording_times(save_at, problem)
+    # Networks that cannot be trained are refused before the theory is solved.
+    checked_ensemble(problem, size, seeds, save_at=times)
     folder = writable_folder(output or Path(problem_file.stem))
     theory = solve_into(folder / "theory.nc", problem, save_at=times)
     for name in DERIVED:

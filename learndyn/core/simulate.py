@@ -51,19 +51,13 @@ def simulate(
     """
     theory = theory_for(problem)
     method = theory.simulator(method)
-    size = whole(1)(size, "size")
-    count = whole(1)(seeds, "seeds")
     first = whole(0)(first_seed, "first_seed")
     start = time.perf_counter()
     finished: dict[int, Curves] = {}
-    interrupted, failed = False, None
+    stopped: Interrupted | LearndynError | None = None
     with compile_clock() as compiling:
-        with float64():
-            ensemble = theory.train(problem, size, method, Record.of(problem.training, save_at))
-        require_memory_for(ensemble, workers(count))
-        _require_memory_of_results(ensemble, count)
-
-        table = theory.table_of(problem)
+        ensemble = checked_ensemble(problem, size, seeds, method, save_at)
+        size, count, table = int(size), int(seeds), theory.table_of(problem)
 
         def run(seed: int, report: Report) -> Curves:
             return trained(table, ensemble, seed, report)
@@ -72,11 +66,11 @@ def simulate(
             try:
                 finished |= in_threads(run, range(first, first + count), report)
             except KeyboardInterrupt:
-                interrupted = True
+                stopped = Interrupted()
             except LearndynError as error:
-                failed = error
-    if not finished:
-        raise failed or Interrupted
+                stopped = error
+    if stopped is not None and not finished:
+        raise stopped
     solution = simulation_of(
         theory,
         problem,
@@ -87,12 +81,24 @@ def simulate(
         wall_time=time.perf_counter() - start,
         compile_time=compiling.seconds,
     )
-    if interrupted:
-        raise Interrupted(solution)
-    if failed is not None:
-        failed.solution = solution
-        raise failed
+    if stopped is not None:
+        stopped.solution = solution
+        raise stopped
     return solution
+
+
+def checked_ensemble(
+    problem: Problem, size: int, seeds: int, method: Simulator | None = None, save_at: SaveAt = None
+) -> Ensemble:
+    """The networks that `simulate` trains, before any is drawn; refuse those that the machine has no memory for."""
+    theory = theory_for(problem)
+    size, count = whole(1)(size, "size"), whole(1)(seeds, "seeds")
+    with float64():
+        record = Record.of(problem.training, save_at)
+        ensemble = theory.train(problem, size, theory.simulator(method), record)
+    require_memory_for(ensemble, workers(count))
+    _require_memory_of_results(ensemble, count)
+    return ensemble
 
 
 def trained(table: Table, ensemble: Ensemble, seed: int, report: Report) -> Curves:

@@ -45,11 +45,11 @@ def test_a_tighter_tolerance_takes_more_samples():
 
 
 def test_with_given_samples_batches_are_added():
-    method = ld.SampledLimit(tolerance=4e-3, samples=128, batches=4)
+    method = ld.SampledLimit(tolerance=8e-3, samples=128, batches=4)
     solution = ld.solve(PROBLEM, method)
     assert solution.evidence["samples"] == 128
     assert solution.evidence["batches"] > 4
-    assert largest_error(solution) <= 4e-3
+    assert largest_error(solution) <= 8e-3
 
 
 def test_a_tolerance_out_of_reach_says_how_far_it_came():
@@ -61,12 +61,12 @@ def test_a_tolerance_out_of_reach_says_how_far_it_came():
 
 
 def test_what_the_tolerance_costs_is_said(capsys):
-    ld.solve(PROBLEM, ld.SampledLimit(tolerance=2e-3, samples=128, batches=4), progress=True)
+    ld.solve(PROBLEM, ld.SampledLimit(tolerance=8e-3, samples=128, batches=4), progress=True)
     said = capsys.readouterr().err
-    assert "for 0.002 next" in said
+    assert "for 0.008 next" in said
     assert " batches of 128 samples: about " in said
     assert said.splitlines()[0].endswith("MB")
-    ld.solve(PROBLEM, ld.SampledLimit(tolerance=2e-3, samples=128, batches=4))
+    ld.solve(PROBLEM, ld.SampledLimit(tolerance=8e-3, samples=128, batches=4))
     assert capsys.readouterr().err == ""
 
 

@@ -20,7 +20,7 @@ REUSED = ld.Problem(ld.Program(perceptron, alpha=1.5, rate=0.8, steps=8))
 )
 @pytest.mark.parametrize("extrapolate", [False, True])
 def test_standard_errors_of_programs(problem, names, extrapolate):
-    """Over seeds, against a solution with 64 times the samples; ⟨z²⟩ for eight batches is 7/5."""
+    """Over seeds, against a solution with 32 times the samples; ⟨z²⟩ for eight batches is 7/5."""
     reference = ld.solve(problem, ld.SampledLimit(samples=16384, extrapolate=False), seed=1000)
     method = ld.SampledLimit(samples=512, batches=8, extrapolate=extrapolate)
     check_mean_square_z(mean_square_z(problem, method, reference, names, range(30)), batches=8)

@@ -8,6 +8,9 @@ FOLDER = "LEARNDYN_CACHE_DIR"
 """The environment variable that names another folder."""
 JAX_FOLDER = "JAX_COMPILATION_CACHE_DIR"
 JAX_LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+EQUINOX_ERRORS = "EQX_ON_ERROR"
+"""What a failed check of Equinox or diffrax does in compiled code. JAX stores no function that calls back to Python,
+as an exception must; "nan" puts NaN into the result instead."""
 
 
 def folder() -> Path:
@@ -30,6 +33,8 @@ def store_compiled() -> None:
         return
     settings = {JAX_FOLDER: str(folder() / "jax"), JAX_LEAST_SECONDS: "0"}
     os.environ.update(settings)
+    # The only such checks are those of diffrax on times, which learndyn has checked before.
+    os.environ.setdefault(EQUINOX_ERRORS, "nan")
     if "jax" in sys.modules:
         # It has read the environment already.
         import jax

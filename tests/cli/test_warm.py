@@ -7,6 +7,17 @@ from pathlib import Path
 
 import pytest
 
+HITS = """
+import jax
+events = []
+jax.monitoring.register_event_listener(lambda event, **details: events.append(event))
+from learndyn.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+print(events.count("/jax/compilation_cache/cache_misses"))
+"""
 COUNT = """
 import sys
 from numba.core import event
@@ -42,3 +53,18 @@ def test_a_second_process_compiles_nothing_after_warming(tmp_path):
     counting = [sys.executable, "-c", COUNT]
     second = subprocess.run(counting, env=environment, capture_output=True, text=True, check=True)
     assert second.stdout.split() == ["0", "1"]
+
+
+@pytest.mark.slow
+def test_the_integration_of_a_two_layer_network_is_stored(tmp_path):
+    environment = {name: x for name, x in os.environ.items() if not name.startswith("JAX_")}
+    environment["LEARNDYN_CACHE_DIR"] = str(tmp_path)
+    warming = [sys.executable, "-c", HITS, "warm", "two_layer/stream"]
+    misses = []
+    for _ in range(2):
+        done = subprocess.run(warming, env=environment, capture_output=True, text=True, check=True)
+        misses.append(int(done.stdout.split()[-1]))
+    assert misses[0] > 0
+    assert misses[1] == 0
+    # Functions that call back to Python are not even looked up, so that they are not missed either.
+    assert list((tmp_path / "jax").glob("jit__integrate-*"))

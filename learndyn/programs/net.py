@@ -23,7 +23,7 @@ class Net:
     """A program's dimensions, random vectors and matrices, records and states.
 
     `state` is the number of the present state of training, None outside the loop; `last` tells that it is the last one,
-    after which optimisers change nothing. `smallest` is the length of the smallest dimension. `keep` are the states
+    after which optimisers change nothing. `smallest` is the smallest ratio of a dimension. `keep` are the states
     that the caller wants, None for all; with `keep_weights` the weights of the present state can be asked for.
     """
 
@@ -63,7 +63,7 @@ class Net:
             raise refuse(f"the ratio of the dimension {name!r} is {ratio}: must be positive")
         site = self.backend.site(name, float(ratio), self._number())
         self._sites.add(site)
-        self.smallest = min(self.smallest, site.length)
+        self.smallest = min(self.smallest, float(ratio))
         return Dim(name, float(ratio), site)
 
     def normal(self, dim: Dim, *small: int, trained: bool = True) -> Value:

@@ -117,7 +117,7 @@ def _probed(case: _Case) -> Probe:
     except _Enough:
         (net,) = nets
         shapes = {name: np.shape(value) for name, value in net.records[0].items()}
-        return Probe(steps[0], shapes, net.smallest / PROBED_SIZE, net.bytes)
+        return Probe(steps[0], shapes, net.smallest, net.bytes)
     raise ProgramError(outcome.reason or f"{_name(case.loop)} ended in its first state")
 
 

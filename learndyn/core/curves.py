@@ -181,26 +181,36 @@ class Curves:
                 attributes["convention"] = quantity.convention
             if not quantity.judged:
                 attributes["judged"] = 0
-            arrays[name] = xr.Variable(axes, values, attributes)
+            arrays[name] = labelled(axes, values, attributes)
             sizes |= dict(zip(axes, values.shape, strict=True))
             if name in self.errors:
                 words = {
                     "long_name": f"standard error of {quantity.words}",
                     "standard_error_of": name,
                 }
-                arrays[f"{name}_standard_error"] = xr.Variable(axes, self.errors[name], words)
+                arrays[f"{name}_standard_error"] = labelled(axes, self.errors[name], words)
         own = {self.axis: self.times, f"{self.axis}2": self.times} | self.labels
         labels = {
-            axis: xr.Variable((axis,), np.asarray(own.get(axis, np.arange(size))))
+            axis: labelled((axis,), np.asarray(own.get(axis, np.arange(size))))
             for axis, size in sizes.items()
         }
         words = {"long_name": time_words if self.axis == "time" else "training step"}
-        labels[self.axis] = xr.Variable((self.axis,), self.times, words)
+        labels[self.axis] = labelled((self.axis,), self.times, words)
         return arrays, labels
 
     def _named(self, axes: Sequence[str]) -> tuple[str, ...]:
         names = {MAIN: self.axis, SECOND: f"{self.axis}2"}
         return tuple(names.get(axis, axis) for axis in axes)
+
+
+def labelled(
+    axes: tuple[str, ...], values: np.ndarray, attributes: dict[str, Any] | None = None
+) -> xr.Variable:
+    """The array with names of its axes.
+
+    For an array of NumPy xarray need not find out what it is; that would import dask, if it is installed.
+    """
+    return xr.Variable(axes, values, attributes, fastpath=isinstance(values, np.ndarray))
 
 
 def side_by_side(runs: dict[int, Curves], time_words: str) -> xr.Dataset:

@@ -1,8 +1,12 @@
 """Muon on the hidden matrix, gradient descent on the vectors.
 
-Networks approach the limit slowly here: ⟨h²⟩ of the first point after 8 steps is off by −.0083(16), −.0042(6),
-−.0011(4) at N = 400, 1600, 12800. Perhaps because Newton–Schulz iterations are a rugged function of singular values;
-this was not tested.
+Networks approach the limit slowly here: ⟨h²⟩ of the first point after 8 steps, .2118(1), is off by −.0126(22),
+−.0101(17), −.0021(10), .0000(6), .0000(4) at N = 100, 400, 3200, 12800, 51200. That is how finite networks are, not an
+error of the limit, which changes by 2e-5 between drop = 1e-3 and 1e-7. Five Newton–Schulz iterations are a rugged
+function of singular values, which rises 480 times as fast as they do below 1/480 of their norm; gradients have singular
+values there, and in a network these scatter by 10 % at N = 400. The deviation is of order 1/N only once they scatter
+less than the function's wiggles. With one iteration it is −.0082(25) at N = 100, and −.0009(19) at 400. There are no
+directions of noise: the gradient of a network has as many singular values as that of the limit.
 """
 
 import numpy as np

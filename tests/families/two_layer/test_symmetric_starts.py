@@ -280,11 +280,11 @@ def test_units_with_the_same_weights_are_moved_together(signs):
     )
     moved = not_none(not_none(symmetric_start(asked)).moved)(0.1).network
     # Unit i is sign_i times the first one: rounding of sums of six products.
+    close = partial(np.testing.assert_allclose, rtol=1e-14, atol=1e-15)
     for i in (1, 2):
-        options = {"rtol": 1e-14, "atol": 1e-15}
-        np.testing.assert_allclose(moved.R[i], sign[i] * moved.R[0], **options)
-        np.testing.assert_allclose(moved.Q[i], sign[i] * moved.Q[0], **options)
-        np.testing.assert_allclose(moved.readout[i], sign[i] * moved.readout[0], **options)
+        close(moved.R[i], sign[i] * moved.R[0])
+        close(moved.Q[i], sign[i] * moved.Q[0])
+        close(moved.readout[i], sign[i] * moved.readout[0])
     assert np.max(np.abs(moved.R[0] - R[0])) > 0.01
 
 

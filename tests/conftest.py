@@ -1,6 +1,7 @@
 """Settings shared by all tests: repeatable examples, no display, no leaked precision."""
 
 import contextlib
+import gc
 import os
 from pathlib import Path
 
@@ -15,11 +16,34 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pyte
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import jax
+import psutil
 import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+LARGE = 1.5 * 2**30
+"""Bytes of a worker beyond which it forgets what it compiled."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_was_compiled_is_forgotten_if_it_is_much():
+    """JAX never forgets what it compiled; of that, files share little. Longer compilations are in the cache."""
+    yield
+    if psutil.Process().memory_info().rss > LARGE:
+        jax.clear_caches()
+        gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def optimisation(request: pytest.FixtureRequest):
+    """Files marked `compiles` do without most of XLA's optimisation; where networks are trained it pays."""
+    compiles = request.node.get_closest_marker("compiles") is not None
+    jax.config.update("jax_disable_most_optimizations", compiles)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(autouse=True)

@@ -35,6 +35,11 @@ SMALL = 1e-3
 MATTERS = 0.5 * math.log(100)
 """Growth that takes fluctuations 1/√N to order one in a network of 100, the smallest for which a limit is of use.
 Symmetries across which deviations grow less than this during the training are not mentioned."""
+ROUNDING = 1e-13
+"""Differences below this fraction of the largest order parameter may be rounding errors of some hundred steps."""
+TOLERATED = 3.0
+"""An integrator lets errors in fast directions rise to its relative tolerance, 1.7 times where it was measured: what is
+below this multiple of the tolerance is not told from them."""
 LEFT = 0.1
 """A batch of samples has left the symmetric state where it is off by this fraction of the largest order parameter."""
 ENOUGH = 8
@@ -192,6 +197,8 @@ def _growths(
     """
     assert start.moved is not None
     elsewhere, times, base = start.moved(MOVED), curves.times, curves
+    tolerance = curves.evidence.get("tolerances", {}).get("rtol", 0.0)
+    resolution = max(ROUNDING, TOLERATED * tolerance)
     if not reuse:
         times = _records(times[-1], curves.axis)
         base = solve(problem, times)
@@ -200,7 +207,9 @@ def _growths(
         others = start.states(solve(elsewhere, times).arrays)
         count = min(len(states), len(others))
         growths = [
-            _growth(symmetry, times[:count], states[:count], others[:count], start.sampled)
+            _growth(
+                symmetry, times[:count], states[:count], others[:count], start.sampled, resolution
+            )
             for symmetry in start.symmetries
         ]
         until = max(growths, key=lambda growth: growth.rate).look_until
@@ -222,10 +231,15 @@ def _growth(
     states: Float[np.ndarray, "T parameters"],
     others: Float[np.ndarray, "T parameters"],
     sampled: bool,
+    resolution: float,
 ) -> Growth:
-    """The growth of the distance between two solutions across a symmetry."""
-    apart = symmetry.distance(others - states)
-    large = np.flatnonzero(apart > SMALL * np.max(np.abs(states)))
+    """The growth of the distance between two solutions across a symmetry.
+
+    Distances below `resolution`, relative to the largest order parameter, are errors of the solutions.
+    """
+    size = np.max(np.abs(states))
+    apart = np.maximum(symmetry.distance(others - states), resolution * size)
+    large = np.flatnonzero(apart > SMALL * size)
     # One record beyond the linear growth is included if there would otherwise be only the start.
     last = max(int(large[0]) - 1, 1) if large.size else len(apart) - 1
     if not np.all(apart[: last + 1] > 0):

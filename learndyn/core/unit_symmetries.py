@@ -79,26 +79,60 @@ def moved(
     K, M = R.shape
     rng = np.random.default_rng(0)
     change, shift = rng.standard_normal((K, K + M)), rng.standard_normal(K)
-    for locked in _locked(student):
-        change = (change + locked.sign[:, None] * change[locked.order]) / 2
-        shift = (shift + _readout_sign(locked, student) * shift[locked.order]) / 2
-    change = np.eye(K, K + M) + amount * change
+    mean = means_of_same_units(student)
+    change = np.eye(K, K + M) + amount * mean.weights @ change
     weights = change @ np.block([[student.overlaps, R], [R.T, T]])
     Q = weights @ change.T
-    return (Q + Q.T) / 2, weights[:, K:], student.readout + amount * shift
+    return (Q + Q.T) / 2, weights[:, K:], student.readout + amount * mean.readout @ shift
 
 
-def _locked(student: UnitOverlaps) -> Iterator[Change]:
-    """Sign changes and exchanges that change nothing, because the weights are zero or the same."""
-    for i in range(len(student.readout)):
-        change = _flip(student, [i])
-        if student.parity[i] and _preserves(change, student) and not _moves(change, student):
-            yield change
-        # One partner that comes before is enough: it is itself locked to those before it.
+class SameUnits(NamedTuple):
+    """Matrices that replace every unit by the mean of the units with the same weights and readout, up to signs."""
+
+    weights: Float[np.ndarray, "K K"]
+    readout: Float[np.ndarray, "K K"]
+
+    def states(
+        self,
+        Q: Float[np.ndarray, "T K K"],
+        R: Float[np.ndarray, "T K M"],
+        v: Float[np.ndarray, "T K"],
+    ) -> Float[np.ndarray, "T parameters"]:
+        """The vector of Q, R and v at all records, of the means.
+
+        Units that start with the same weights stay together in the limit and in finite networks. Compiled code may
+        round them differently, and such differences can grow; they say nothing about networks.
+        """
+        parts = (self.weights @ Q @ self.weights.T, self.weights @ R, v @ self.readout.T)
+        return np.concatenate([np.reshape(part, (len(Q), -1)) for part in parts], axis=1)
+
+
+def means_of_same_units(student: UnitOverlaps) -> SameUnits:
+    """The means over units with the same weights; a unit without weights, whose sign does not matter, has mean zero."""
+    K = len(student.readout)
+    first, sign = np.arange(K), np.ones(K)
+    weightless = np.zeros(K, dtype=bool)
+    for i in range(K):
+        flipped = _flip(student, [i])
+        weightless[i] = student.parity[i] and _stays(flipped, student)
         for j in range(i):
-            same = _exchange(student, student.overlaps[:, :0], j, i)
-            if same is not None and not _moves(same, student):
-                yield same
+            exchanged = _exchange(student, student.overlaps[:, :0], j, i)
+            if exchanged is not None and _stays(exchanged, student):
+                first[i], sign[i] = first[j], exchanged.sign[i] * sign[j]
+                break
+    same = np.equal.outer(first, first)
+    odd = student.parity == -1
+    readout_sign = np.where(odd, sign, 1.0)
+    share = same / same.sum(axis=1)
+    return SameUnits(
+        share * np.outer(sign, sign) * ~weightless[:, None],
+        share * np.outer(readout_sign, readout_sign) * ~(weightless & odd)[:, None],
+    )
+
+
+def _stays(change: Change, units: UnitOverlaps) -> bool:
+    """Whether a change leaves every weight and readout as it is."""
+    return _preserves(change, units) and not _moves(change, units)
 
 
 def _of_all_signs(

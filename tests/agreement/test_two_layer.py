@@ -46,18 +46,25 @@ SETTINGS = {
 }
 
 QUICK = ("K = M", "K > M", "noise", "trained readout", "relu")
+SGD_UP_TO = {"quick": 500, "whole": 2000}
+"""Larger networks are the exact chain of their overlaps: it costs as much at any size, and it has the same law, as
+`test_chain_and_sgd_have_the_same_law` shows."""
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SETTINGS],
+    ("setting", "trained"),
+    [
+        *((setting, "quick") for setting in QUICK),
+        *(pytest.param(setting, "whole", marks=pytest.mark.slow) for setting in SETTINGS),
+    ],
 )
-def test_theory_agrees_with_sgd_and_the_deviation_shrinks(setting):
+def test_theory_agrees_with_sgd_and_the_deviation_shrinks(setting, trained):
     problem = SETTINGS[setting]
     theory = ld.solve(problem, save_at=TIMES)
     scatter = {}
     for size in (500, 1000, 2000):
-        runs = ld.simulate(problem, size, SEEDS, save_at=TIMES)
+        method = ld.SGD() if size <= SGD_UP_TO[trained] else ld.OverlapChain()
+        runs = ld.simulate(problem, size, SEEDS, save_at=TIMES, method=method)
         comparison = ld.compare(theory, runs, level=0.01 / 3)
         assert comparison.agrees, comparison
         residual = runs["Q"] - theory["Q"]

@@ -48,7 +48,8 @@ def test_a_bad_problem_file_is_refused_with_the_field_the_value_and_what_is_allo
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--sizes", "10"], ["No such option: --sizes", "Try: learndyn run --help"]),
+        # Releases of click differ in what stands between the two.
+        (["--sizes", "10"], ["No such option", "--sizes", "Try: learndyn run --help"]),
         (["--size", "ten"], ["'--size'", "integer"]),
         (["--size", "0"], ["size = 0", "at least 1"]),
         (["--size", "-5"], ["size = -5", "at least 1"]),

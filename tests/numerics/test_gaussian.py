@@ -22,6 +22,8 @@ from learndyn.numerics.precision import float64
 from learndyn.numerics.rules import gaussian_rule
 from learndyn.problem.activations import Erf, Formula, Linear, Named, Polynomial, Relu
 
+pytestmark = pytest.mark.compiles
+
 CUBIC = Polynomial([0.3, -0.5, 0.7, 0.2])
 QUADRATIC = Polynomial([-0.2, 0.4, 0.5])
 CLOSED = [Erf(), Relu(), Linear(), CUBIC]
@@ -64,7 +66,11 @@ def average(function, activation, C, *index):
     return float(compiled(function, places)(activation, C[np.ix_(distinct, distinct)]))
 
 
-@pytest.mark.parametrize("activation", CLOSED)
+@pytest.mark.parametrize(
+    "activation",
+    # A linear unit is a polynomial, like the cubic one.
+    [Erf(), Relu(), CUBIC, pytest.param(Linear(), marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("case", [pytest.param("regular", marks=pytest.mark.slow), "degenerate"])
 def test_the_moments_are_the_sums_of_the_averages(activation, case):
     C, s = covariance_and_weights(2, 2) if case == "regular" else degenerate()
@@ -207,32 +213,45 @@ def test_mixed_pairs_agree_with_plain_sampling(student, teacher):
         assert np.all(np.abs(getattr(mean, name) - values.mean(0)) <= allowed), name
 
 
-def generic_gradient(student, teacher, rule=None, seed=9):
-    C, s = covariance_and_weights(2, 2, seed=seed)
-    rng = np.random.default_rng(seed)
-    V = rng.standard_normal(C.shape)
-    V = V + V.T
-    weight = [rng.standard_normal(x.shape) for x in moments(student, teacher, C, s, 2, rule)]
+@functools.cache
+def value_and_slopes():
+    """A sum of all moments of four students and two teachers, with the given weights, and its derivatives by C and s.
 
-    def total(C, student):
-        got = error_moments(student, teacher, C, s, 2, rule)
-        return sum(jnp.sum(w * x) for w, x in zip(weight, got, strict=True))
+    Regular and degenerate covariances share what is compiled.
+    """
 
-    with float64():
-        slope = float(jnp.sum(jax.jit(jax.grad(total))(jnp.asarray(C), student) * V))
-        value, h = jax.jit(total), 1e-4
-        near, far = (
-            float(value(C + k * h * V, student) - value(C - k * h * V, student)) for k in (1, 2)
-        )
-    return slope, (8 * near - far) / (12 * h)
+    def total(C, s, weights, activation, rule):
+        got = error_moments(activation, activation, C, s, 4, rule)
+        return sum(jnp.sum(w * x) for w, x in zip(weights, got, strict=True))
+
+    return jax.jit(jax.value_and_grad(total, argnums=(0, 1)))
+
+
+def rule_for(activation):
+    """A rule of six fields for an activation without closed forms."""
+    return gaussian_rule(6, 2**6, 1, seed=0).replicate(0) if isinstance(activation, Named) else None
+
+
+def generic_weights(rng):
+    """Weights for the moments of four students among six fields."""
+    return [rng.standard_normal(shape) for shape in ((4, 6), (4, 4), (4, 4), (4,), ())]
 
 
 @pytest.mark.parametrize("activation", [*CLOSED, Named("tanh")])
 def test_gradients_equal_finite_differences(activation):
-    rule = None
-    if isinstance(activation, Named):
-        rule = gaussian_rule(4, 2**8, 1, seed=0).replicate(0)
-    slope, difference = generic_gradient(activation, activation, rule)
+    rng = np.random.default_rng(9)
+    C, s = covariance_and_weights(4, 2, seed=9)
+    V = rng.standard_normal(C.shape)
+    V = V + V.T
+    with float64():
+        numbers = (s, generic_weights(rng), activation, rule_for(activation))
+        both, h = value_and_slopes(), 1e-4
+        slope = float(np.sum(both(C, *numbers)[1][0] * V))
+        near, far = (
+            float(both(C + k * h * V, *numbers)[0] - both(C - k * h * V, *numbers)[0])
+            for k in (1, 2)
+        )
+    difference = (8 * near - far) / (12 * h)
     # Fourth-order differences: rounding 1e-14/h and h⁴ times a fifth derivative, both about 1e-10;
     # relu adds the error 1e-12 of its 48-node rule, over h.
     assert abs(slope - difference) < 1e-6 * max(1.0, abs(slope))
@@ -241,14 +260,11 @@ def test_gradients_equal_finite_differences(activation):
 @pytest.mark.parametrize("activation", [*CLOSED, Named("tanh")])
 def test_gradients_are_finite_at_degenerate_covariances(activation):
     C, s = degenerate()
-    rule = gaussian_rule(6, 2**6, 1, seed=0).replicate(0) if isinstance(activation, Named) else None
-
-    def total(C, s):
-        return sum(jnp.sum(x) for x in error_moments(activation, activation, C, s, 4, rule))
-
     with float64():
-        for gradient in jax.jit(jax.grad(total, argnums=(0, 1)))(jnp.asarray(C), jnp.asarray(s)):
-            assert np.all(np.isfinite(gradient))
+        weights = [np.ones_like(w) for w in generic_weights(np.random.default_rng(0))]
+        _, slopes = value_and_slopes()(C, s, weights, activation, rule_for(activation))
+        for slope in slopes:
+            assert np.all(np.isfinite(slope))
 
 
 def test_a_relu_student_of_zero_variance_feels_no_force():

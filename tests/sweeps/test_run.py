@@ -22,6 +22,8 @@ from learndyn.sweeps.run import _ways, compute, compute_together, run_all, shape
 from tests import problems
 from tests.fakes import decay, number_of, told_apart
 
+pytestmark = pytest.mark.compiles
+
 METHOD = OrderParameterODE()
 two_layer = partial(
     problems.two_layer, Q=[[0.5]], R=[[0.1]], teacher_activation="erf", noise=0.1, time=5.0
@@ -41,11 +43,12 @@ def tasks(problems, save_at=6):
 
 
 def same_as_alone(problems) -> list:
-    """In one call and one by one, within the accuracy that both state: the integrator's.
+    """In one call and one by one, within a tenth of the accuracy that both state.
 
-    Each is within that accuracy of the truth, so that they differ by twice it at most; the number of steps is the same.
-    As XLA compiles by default they agree to 1e-12; with the flags of the tests they differ by up to 2e-9, and why is
-    not known. The bound on the two accuracies themselves, one half, is not derived.
+    Rounding decides more than the last digits. The first steps are so short that the integrator's estimate of their
+    error is a rounding error, and the length of the next step is a power of it. Where XLA compiles both differently,
+    the steps differ by 3 % (measured), and truncation errors by nine times that, 30 %. The stated accuracy is the error
+    at tolerances that are 100 times larger: at least ten times the error of what is compared.
     """
     some = tasks(problems)
     together, alone = compute_together(some), [compute(one) for one in some]
@@ -59,7 +62,7 @@ def same_as_alone(problems) -> list:
         for name, array in single.arrays.items():
             assert batched.arrays[name].dims == array.dims
             assert batched.arrays[name].attrs == array.attrs
-            accuracy = 2 * stated.get(name, max(stated.values())) + 1e-13 * size
+            accuracy = 0.1 * stated.get(name, max(stated.values())) + 1e-13 * size
             np.testing.assert_allclose(
                 batched.arrays[name].values, array.values, rtol=1e-12, atol=accuracy
             )
@@ -68,7 +71,7 @@ def same_as_alone(problems) -> list:
         assert evidence["averages"] == "closed form"
         assert evidence["tolerances"] == expected["tolerances"]
         for name, accuracy in expected["accuracy"].items():
-            assert evidence["accuracy"][name] == pytest.approx(accuracy, rel=0.5, abs=1e-12 * size)
+            assert evidence["accuracy"][name] == pytest.approx(accuracy, rel=0.3, abs=1e-12 * size)
     return together
 
 

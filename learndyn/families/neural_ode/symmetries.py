@@ -6,14 +6,20 @@ control if G(q, m) is even in m, and odd if G is odd in m.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from learndyn.core.symmetry import SymmetricStart
-from learndyn.core.unit_symmetries import UnitOverlaps, moved, possible, symmetries
+from learndyn.core.unit_symmetries import (
+    SameUnits,
+    UnitOverlaps,
+    means_of_same_units,
+    moved,
+    possible,
+    symmetries,
+)
 from learndyn.families.neural_ode.fields import PolynomialField, RandomField
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.units import FlowShape
@@ -61,7 +67,8 @@ def symmetric_start(problem: Problem) -> SymmetricStart | None:
             fields |= {"initial_norm": float(Q[0, 0]), "initial_overlap": float(M[0, 0])}
         return dataclasses.replace(problem, network=dataclasses.replace(network, **fields))
 
-    return SymmetricStart(start_symmetries, _states, move)
+    states = functools.partial(_states, means_of_same_units(student))
+    return SymmetricStart(start_symmetries, states, move)
 
 
 def _groups(shape: FlowShape, windows: int, neurons: int) -> Int[np.ndarray, " units"]:
@@ -91,7 +98,8 @@ def _parity_on_grid(field: RandomField) -> int:
     return next((sign for sign in (1, -1) if np.all(np.abs(right - sign * left) <= scale)), 0)
 
 
-def _states(arrays: Mapping[str, np.ndarray]) -> Float[np.ndarray, "records order_parameters"]:
+def _states(
+    mean: SameUnits, arrays: Mapping[str, np.ndarray]
+) -> Float[np.ndarray, "records order_parameters"]:
     """Q, m and a at all recorded steps, as one vector for each."""
-    parts = [arrays[name] for name in ("Q", "m", "a")]
-    return np.concatenate([x.reshape(len(x), math.prod(x.shape[1:])) for x in parts], axis=1)
+    return mean.states(arrays["Q"], arrays["m"], arrays["a"])

@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from learndyn.core.symmetry import SymmetricStart
-from learndyn.core.unit_symmetries import UnitOverlaps, moved, possible, symmetries
+from learndyn.core.unit_symmetries import (
+    SameUnits,
+    UnitOverlaps,
+    means_of_same_units,
+    moved,
+    possible,
+    symmetries,
+)
 from learndyn.families.two_layer.network import TwoLayer
 from learndyn.numerics.gaussian import closed_form
 from learndyn.problem.activations import Activation
@@ -39,7 +46,7 @@ def symmetric_start(problem: Problem) -> SymmetricStart | None:
     exact = closed_form(network.activation, data.task.activation)
     return SymmetricStart(
         descriptions,
-        functools.partial(_states, network),
+        functools.partial(_states, network, means_of_same_units(student)),
         # On a reused dataset the samples are rotated into the frame of the overlaps, which jumps at symmetric overlaps.
         None if isinstance(data, Dataset) else move,
         sampled=not exact,
@@ -64,8 +71,8 @@ def parity(activation: Activation) -> int:
     return next((sign for sign in (1, -1) if np.all(np.abs(right - sign * left) <= scale)), 0)
 
 
-def _states(network: TwoLayer, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+def _states(network: TwoLayer, mean: SameUnits, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Q, R and v at all records; a fixed readout need not be recorded."""
     Q, R = arrays["Q"], arrays["R"]
     v = arrays["v"] if "v" in arrays else np.tile(network.readout, (len(Q), 1))
-    return np.concatenate([np.reshape(x, (len(Q), -1)) for x in (Q, R, v)], axis=1)
+    return mean.states(Q, R, v)

@@ -10,6 +10,8 @@ from learndyn.families.neural_ode.limit.memory import Memory
 from learndyn.problem.supplies import Dataset
 from tests import problems
 
+pytestmark = pytest.mark.compiles
+
 ROUNDING = 1e-12
 """A few thousand operations on numbers of order one."""
 problem = partial(problems.neural_ode, steps=5, epochs=6)

@@ -18,6 +18,8 @@ from learndyn.numerics.precision import float64
 from tests import problems
 from tests.problems import PAPER
 
+pytestmark = pytest.mark.compiles
+
 CONTEXT = [[[0, 0], [0, 0.8]], [[0, 0.2], [0.4, 0.1]]]
 """G = 0.8 q m + s (0.2 m + 0.4 q + 0.1 q m)."""
 ROUNDING = 1e-13
@@ -82,7 +84,22 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+def first_epoch(asked: ld.Problem):
+    """What the first epoch gives, compiled as a whole."""
+    with float64():
+        flow = flow_of(FlowPair.of(asked))
+        start = overlaps_of(FlowPair.of(asked).start())
+        return jax.jit(lambda now: epoch(flow, teacher_of(flow), now))(start)
+
+
+COVERED = {"windows", "masks", "stack"}
+"""Cases whose terms are all in the cases of several terms, or by hand below."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * (case in COVERED)) for case in CASES],
+)
 def test_the_map_is_the_process(case):
     """Two independent transcriptions: sums over units in JAX, and the engine's list of uses."""
     found, memory = (
@@ -95,7 +112,16 @@ def test_the_map_is_the_process(case):
     assert abs(float(found["test_loss"][-1] - found["test_loss"][0])) > 1e-3
 
 
-@pytest.mark.parametrize("case", ["windows of neurons", "one mask", "delay", "stack of all"])
+@pytest.mark.parametrize(
+    "case",
+    # Windows, neurons and amplitudes are in the stack of all, too.
+    [
+        pytest.param("windows of neurons", marks=pytest.mark.slow),
+        "one mask",
+        "delay",
+        "stack of all",
+    ],
+)
 def test_the_moves_are_the_gradient_of_the_loss(case):
     """The visible loss per component is ℓ(a, Q, M): K = (1/σ)(∂ℓ/∂Q + (∂ℓ/∂Q)ᵀ), V = −(1/σ) ∂ℓ/∂M, pull = ∂ℓ/∂a."""
     asked = CASES[case]
@@ -171,14 +197,15 @@ def test_windows_with_one_control_are_one_window():
         windows=2, teacher_windows=1, initial_norm=np.ones((2, 2)), initial_overlap=[[0.3], [0.3]]
     )
     with float64():
-        made = []
+        epochs = []
+        # Operation by operation: compiled as a whole, rounding would exceed the bound.
         for asked in (one, two):
             flow = flow_of(FlowPair.of(asked))
-            made.append(epoch(flow, teacher_of(flow), overlaps_of(FlowPair.of(asked).start())))
-        np.testing.assert_allclose(made[1].loss, made[0].loss, rtol=ROUNDING)
-        for name in ("K", "V", "N"):
-            total = np.sum(getattr(made[1], name))
-            np.testing.assert_allclose(total, getattr(made[0], name)[0, 0], rtol=ROUNDING)
+            epochs.append(epoch(flow, teacher_of(flow), overlaps_of(FlowPair.of(asked).start())))
+    np.testing.assert_allclose(epochs[1].loss, epochs[0].loss, rtol=ROUNDING)
+    for name in ("K", "V", "N"):
+        total = np.sum(getattr(epochs[1], name))
+        np.testing.assert_allclose(total, getattr(epochs[0], name)[0, 0], rtol=ROUNDING)
 
 
 def test_flow_conserves_the_difference_of_norms():
@@ -234,17 +261,14 @@ def test_an_observation_of_the_end_is_the_loss():
 
 def test_masks_of_one_euler_step_by_hand():
     """N = 1: K and V are those of all components times ρ, and so is N: ⟨ε²⟩ = ρ."""
-    rho, made = 0.4, []
+    rho, epochs = 0.4, []
     for visible in (1.0, rho):
         data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([0.7], visible=visible)))
-        asked = problem(data=data, time=0.7, steps=1)
-        with float64():
-            flow = flow_of(FlowPair.of(asked))
-            made.append(epoch(flow, teacher_of(flow), overlaps_of(FlowPair.of(asked).start())))
+        epochs.append(first_epoch(problem(data=data, time=0.7, steps=1)))
     for name in ("K", "V", "N", "visible_loss"):
-        whole, part = (np.asarray(getattr(one, name)) for one in made)
+        whole, part = (np.asarray(getattr(epoch, name)) for epoch in epochs)
         np.testing.assert_allclose(part, rho * whole, rtol=ROUNDING)
-    np.testing.assert_allclose(made[1].loss, made[0].loss, rtol=ROUNDING)
+    np.testing.assert_allclose(epochs[1].loss, epochs[0].loss, rtol=ROUNDING)
 
 
 def test_masks_at_two_short_times_by_hand():
@@ -253,11 +277,7 @@ def test_masks_at_two_short_times_by_hand():
     N = []
     for visible, mask in ((1.0, "observation"), (rho, "observation"), (rho, "trajectory")):
         data = ld.Stream(ld.TeacherFlow(observations=ld.Observations([h, 2 * h], visible, mask)))
-        asked = problem(data=data, time=2 * h, steps=2)
-        with float64():
-            flow = flow_of(FlowPair.of(asked))
-            made = epoch(flow, teacher_of(flow), overlaps_of(FlowPair.of(asked).start()))
-            N.append(float(made.N[0, 0]))
+        N.append(float(first_epoch(problem(data=data, time=2 * h, steps=2)).N[0, 0]))
     # Relative errors are of order h.
     np.testing.assert_allclose(N[1] / N[0], (17 * rho + 8 * rho**2) / 25, rtol=10 * h)
     np.testing.assert_allclose(N[2] / N[0], rho, rtol=10 * h)
@@ -345,9 +365,9 @@ def test_the_map_is_differentiable():
         return traced["test_loss"][-1]
 
     with ld.float64():
-        value = jax.jit(last)
-        slope = jax.jit(jax.grad(last))(1.0)
-        np.testing.assert_allclose(slope, (value(1.00001) - value(0.99999)) / 2e-5, rtol=1e-7)
+        both = jax.jit(jax.value_and_grad(last))
+        difference = (both(1.00001)[0] - both(0.99999)[0]) / 2e-5
+        np.testing.assert_allclose(both(1.0)[1], difference, rtol=1e-7)
 
 
 @pytest.mark.parametrize(

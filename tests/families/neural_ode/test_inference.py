@@ -8,6 +8,8 @@ import pytest
 
 import learndyn as ld
 
+pytestmark = pytest.mark.compiles
+
 
 def network(g1=0.8, g2=0.8, **fields):
     return ld.NeuralODE([[0, 0], [0, g1], [g2 / 2, 0]], 0.75, 1.0, 10, **fields)

@@ -2,6 +2,7 @@
 
 from functools import cache
 from itertools import product
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ from learndyn.families.neural_ode.limit.trajectories import teacher_of
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.families.neural_ode.units import FlowShape, systems
 from learndyn.numerics.precision import float64
+
+pytestmark = pytest.mark.compiles
 
 ROUNDING = 1e-12
 """Relative to the largest entry: sums of a few hundred terms."""
@@ -137,20 +140,34 @@ def test_the_sums_are_those_of_plain_loops(shape, states, form, side):
     # The units of other systems are not those of this kernel.
     block = np.ix_(np.unique(left.numbers), np.unique(right.numbers))
     assert np.sum(expected.of_controls != 0) <= expected.of_controls[block].size
+    found = all_sums(fields(states)[form], left, right, a, b, overlaps, R, q, s)
+    close(found.row, expected.row)
+    close(found.of_state, expected.of_state)
+    if s is not None:
+        close(found.of_second_state, expected.of_second_state)
+    squared = Sums(states, left, right, a, b, overlaps, 2 * R**2, q, s)
+    close(found.of_controls[0], expected.of_controls[block])
+    close(found.of_controls[1], squared.of_controls[block])
+    close(found.of_amplitudes, expected.of_amplitudes[block[0][:, 0]])
+
+
+def all_sums(field, left, right, *numbers) -> SimpleNamespace:
+    """Everything that a kernel gives, compiled at once; of the controls with R and with 2R²."""
+
+    @jax.jit
+    def compute(a, b, overlaps, R, q, s):
+        kernel = kernel_of(field, left, right, a, b, overlaps)
+        columns = (q,) if s is None else (q, s)
+        return {
+            "row": jax.vmap(kernel.row)(jnp.arange(STEPS), *columns),
+            "of_state": kernel.of_state(q, s),
+            "of_second_state": None if s is None else kernel.of_second_state(q, s),
+            "of_controls": kernel.of_controls(jnp.stack([R, 2 * R**2]), q, s),
+            "of_amplitudes": kernel.of_amplitudes(R, q, s),
+        }
+
     with float64():
-        kernel = kernel_of(fields(states)[form], left, right, *map(jnp.asarray, (a, b, overlaps)))
-        rows = [kernel.row(n, q[n], None if s is None else s[n]) for n in range(STEPS)]
-        close(np.stack(rows), expected.row)
-        close(kernel.of_state(jnp.asarray(q), s), expected.of_state)
-        if s is not None:
-            close(kernel.of_second_state(jnp.asarray(q), jnp.asarray(s)), expected.of_second_state)
-        both = kernel.of_controls(jnp.stack([R, 2 * R**2]), jnp.asarray(q), s)
-        close(both[0], expected.of_controls[block])
-        squared = Sums(states, left, right, a, b, overlaps, 2 * R**2, q, s)
-        close(both[1], squared.of_controls[block])
-        close(
-            kernel.of_amplitudes(jnp.asarray(R), jnp.asarray(q), s), expected.of_amplitudes[block[0][:, 0]]
-        )  # fmt: skip
+        return SimpleNamespace(**jax.device_get(compute(*numbers)))
 
 
 def flow_and_state(count: int, field, windows: int = 1):

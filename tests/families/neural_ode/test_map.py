@@ -21,14 +21,27 @@ from tests import problems
 from tests.optional import not_none
 from tests.problems import PAPER
 
+pytestmark = pytest.mark.compiles
+
 ROUNDING = 1e-13
 """A few hundred operations on numbers of order one."""
 problem = partial(problems.neural_ode, steps=10, epochs=10)
 
 
-@pytest.mark.parametrize("adjoint", ["true", "truncated"])
+SERIES = [[0, 0, 0], [0, 0.5, 0.3], [0.2, 0.1, 0]]
+
+
 @pytest.mark.parametrize(
-    "field", [PAPER, "exp(q*m) - 1", [[0, 0, 0], [0, 0.5, 0.3], [0.2, 0.1, 0]]]
+    ("adjoint", "field"),
+    [
+        ("true", PAPER),
+        ("true", "exp(q*m) - 1"),
+        ("truncated", SERIES),
+        # Each adjoint and each form of a field is above.
+        pytest.param("true", SERIES, marks=pytest.mark.slow),
+        pytest.param("truncated", PAPER, marks=pytest.mark.slow),
+        pytest.param("truncated", "exp(q*m) - 1", marks=pytest.mark.slow),
+    ],
 )
 def test_the_teachers_control_is_a_fixed_point(adjoint, field):
     solution = ld.solve(problem(field=field, adjoint=adjoint, initial_overlap=1.0))
@@ -176,10 +189,10 @@ def test_derivatives_of_the_curve():
         return traced["test_loss"][-1] + traced["C_theta"][3, 0, 1, 0]
 
     with ld.float64():
-        value, slopes = jax.jit(jax.value_and_grad(last))(start)
-        step, only_value = 1e-5, jax.jit(last)
+        step, both = 1e-5, jax.jit(jax.value_and_grad(last))
+        value, slopes = both(start)
         for name, at in start.items():
-            near = [only_value(start | {name: at + sign * step}) for sign in (1, -1)]
+            near = [both(start | {name: at + sign * step})[0] for sign in (1, -1)]
             difference = (near[0] - near[1]) / (2 * step)
             np.testing.assert_allclose(slopes[name], difference, rtol=1e-7, atol=1e-9)
     found = ld.solve(
@@ -292,7 +305,7 @@ def test_one_step_depends_on_the_overlaps_only():
     with float64():
         flow = flow_of(FlowPair.of(asked))
         Q, m = (jnp.reshape(found[name].values[4], (1, 1)) for name in ("Q", "m"))
-        made = epoch(flow, teacher_of(flow), Overlaps(jnp.ones(1), Q, m))
+        made = jax.jit(lambda now: epoch(flow, teacher_of(flow), now))(Overlaps(jnp.ones(1), Q, m))
         A = 1 - 0.5 * float(made.K[0, 0])
         np.testing.assert_allclose(
             found["m"][5], A * m[0, 0] + 0.5 * float(made.V[0, 0]), rtol=ROUNDING

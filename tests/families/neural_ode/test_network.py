@@ -6,6 +6,8 @@ import pytest
 import learndyn as ld
 from tests.problems import PAPER, neural_ode
 
+pytestmark = pytest.mark.compiles
+
 
 def network(**fields):
     return ld.NeuralODE(

@@ -10,6 +10,8 @@ import learndyn as ld
 from tests import problems
 from tests.problems import ALL_TERMS
 
+pytestmark = pytest.mark.compiles
+
 ROUNDING = 1e-13
 """A few hundred operations on numbers of order one."""
 D = 6

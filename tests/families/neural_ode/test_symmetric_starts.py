@@ -20,6 +20,8 @@ from tests import problems
 from tests.optional import not_none
 from tests.problems import PAPER
 
+pytestmark = pytest.mark.compiles
+
 EVEN = [[0, 0, 0], [0, 0, 1.0], [0.2, 0, 0]]
 """G = q m² + 0.2 q²."""
 problem = partial(problems.neural_ode, field=EVEN, control_ratio=0.25, steps=2, rate=0.1, epochs=40)

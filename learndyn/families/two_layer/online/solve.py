@@ -202,8 +202,9 @@ class OrderParameterIntegration(Progressing):
         K, M = self.y.R.shape[1:]
         expensive = self.rules is not None or (K * (K + M)) ** 2 > 1e5
         chunks = CHUNKS if expensive and len(times) >= 2 * CHUNKS else 1
-        length = -(-len(times) // chunks)
-        # Chunks of equal length compile once: the last interval is divided to fill up the last chunk.
+        # Chunks of equal length compile once, and so do numbers of times up to the same power of two: the last interval
+        # is divided to fill up the last chunk.
+        length = -(-len(times) // chunks) if chunks > 1 else _power_of_two(len(times))
         spare = length * chunks - len(times)
         before = times[-2] if len(times) > 1 else self.now
         padded = np.concatenate([times[:-1], np.linspace(before, times[-1], spare + 2)[1:]])
@@ -262,6 +263,11 @@ class OrderParameterIntegration(Progressing):
         means = {name: array.mean(0) for name, array in replicates.items()}
         special = specialisation(means["Q"], means["R"], np.asarray(self.system.T))
         return means | {"specialisation": special}
+
+
+def _power_of_two(count: int) -> int:
+    """The smallest power of two, from 16 on, that is not below a count."""
+    return max(1 << (count - 1).bit_length(), 16)
 
 
 def before_divergence(arrays: list[np.ndarray]) -> int:

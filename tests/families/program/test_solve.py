@@ -6,6 +6,7 @@ import pytest
 import learndyn as ld
 from learndyn.programs import mean
 from tests.families.program.loops import mlp, perceptron, regression
+from tests.optional import not_none
 
 QUICK = ld.SampledLimit(samples=256, batches=4, extrapolate=False)
 POINTS = ld.Points(
@@ -68,7 +69,7 @@ def test_a_tanh_forward_pass_agrees_with_particles_within_errors():
     limit = ld.solve(program, ld.SampledLimit(samples=4096))
     expected = ld.solve(ld.Problem(ld.Wide(1, "tanh", richness=1.5), POINTS, rule))
     difference = (limit["prediction"] - expected["prediction"]).values
-    errors = [s.standard_error("prediction").values for s in (limit, expected)]
+    errors = [not_none(s.standard_error("prediction")).values for s in (limit, expected)]
     moving = np.hypot(*errors) > 1e-9
     # Student's t with 7 degrees, 40 correlated numbers: 5.4 is exceeded in one of 1000 for each.
     assert np.abs(difference[moving] / np.hypot(*errors)[moving]).max() < 5.4
@@ -78,7 +79,7 @@ def test_a_loop_is_solved_with_standard_errors_and_evidence():
     problem = ld.Problem(ld.Program(perceptron))
     limit = ld.solve(problem, ld.SampledLimit(samples=512, batches=4))
     assert limit["overlaps"].dims == ("step", "overlaps_axis")
-    assert np.all(limit.standard_error("train_loss").values[1:] > 0)
+    assert np.all(not_none(limit.standard_error("train_loss")).values[1:] > 0)
     evidence = limit.evidence
     assert (evidence["samples"], evidence["batches"]) == (512, 4)
     assert list(evidence["ranks"]) == ["examples×inputs"]
@@ -194,7 +195,7 @@ def test_an_error_in_the_middle_keeps_what_was_finished():
     problem = ld.Problem(ld.Program(failing))
     with pytest.raises(ld.ProgramError, match="RuntimeError in state 3: out of ideas") as caught:
         ld.solve(problem, QUICK)
-    assert caught.value.solution["step"].values.tolist() == [0, 1, 2, 3]
+    assert not_none(caught.value.solution)["step"].values.tolist() == [0, 1, 2, 3]
 
 
 def test_a_loop_that_ends_early_is_an_error_in_words():

@@ -8,6 +8,7 @@ from learndyn.core.record import Record
 from learndyn.families.program.sampling import Setting, sampled
 from learndyn.programs import mean
 from tests.families.program.loops import perceptron
+from tests.optional import not_none
 
 PROBLEM = ld.Problem(ld.Program(perceptron, alpha=1.5, steps=5))
 
@@ -30,7 +31,7 @@ def test_the_standard_error_is_below_the_tolerance(tolerance):
 def test_two_tolerances_agree_within_their_errors():
     coarse, fine = (ld.solve(PROBLEM, ld.SampledLimit(tolerance=x)) for x in (4e-3, 1e-3))
     difference = (coarse["overlaps"] - fine["overlaps"]).values
-    error = np.hypot(*(s.standard_error("overlaps").values for s in (coarse, fine)))
+    error = np.hypot(*(not_none(s.standard_error("overlaps")).values for s in (coarse, fine)))
     moving = error > 0
     # Student's t with 7 degrees of freedom exceeds 5.4 in one of 1000; few of the numbers are independent.
     assert np.abs(difference[moving] / error[moving]).max() < 5.4
@@ -109,7 +110,7 @@ def test_samples_that_are_few_for_the_directions_are_warned_of():
     problem = ld.Problem(ld.Program(perceptron, steps=12))
     solution = ld.solve(problem, ld.SampledLimit(samples=64, batches=2, extrapolate=False))
     assert solution.evidence["fullness"] > 0.2
-    assert "64 samples are few for" in solution.evidence.warnings[0]
+    assert "64 samples are few for" in not_none(solution.evidence.warnings)[0]
     assert ld.solve(problem).evidence["fullness"] <= 0.2
 
 

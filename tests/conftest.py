@@ -24,17 +24,24 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
-LARGE = 1.5 * 2**30
-"""Bytes of a worker beyond which it forgets what it compiled."""
+GROWN = 2**30
+"""Bytes by which a worker may grow until it forgets what it compiled."""
+
+
+@pytest.fixture(scope="session")
+def memory_after_forgetting() -> dict[str, int]:
+    """The bytes of this worker at the start, and after it forgot what it compiled."""
+    return {"bytes": psutil.Process().memory_info().rss}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def what_was_compiled_is_forgotten_if_it_is_much():
+def what_was_compiled_is_forgotten_if_it_is_much(memory_after_forgetting: dict[str, int]):
     """JAX never forgets what it compiled; of that, files share little. Longer compilations are in the cache."""
     yield
-    if psutil.Process().memory_info().rss > LARGE:
+    if psutil.Process().memory_info().rss > memory_after_forgetting["bytes"] + GROWN:
         jax.clear_caches()
         gc.collect()
+        memory_after_forgetting["bytes"] = psutil.Process().memory_info().rss
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -34,7 +34,7 @@ from learndyn.programs.functions import (
 )
 from learndyn.programs.net import Net
 from learndyn.programs.optimisers import SGD, Adam, Muon, Sign
-from learndyn.programs.run import ProgramRun, Replicates, StepByStep, replicates, run
+from learndyn.programs.run import ProgramRun, Replicates, SteppedProgram, replicates, run
 
 __all__ = [
     "SGD",
@@ -50,7 +50,7 @@ __all__ = [
     "ProgramRun",
     "Replicates",
     "Sign",
-    "StepByStep",
+    "SteppedProgram",
     "concatenate",
     "einsum",
     "erf",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from learndyn.programs.backends import Limit
-from learndyn.programs.run import Program, ProgramRun, run
+from learndyn.programs.run import ProgramRun, TrainingLoop, run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Extrapolated:
 
 
 def extrapolated(
-    program: Program, parameters: Mapping[str, Any] | None, backend: Limit
+    program: TrainingLoop, parameters: Mapping[str, Any] | None, backend: Limit
 ) -> Extrapolated:
     """Run a program on all samples and on both halves, for about twice the time."""
     whole = run(program, parameters, backend)

@@ -23,7 +23,8 @@ from learndyn.programs.dims import NotFinite
 from learndyn.programs.lines import PACKAGE, Line
 from learndyn.programs.net import Net
 
-Program = Callable[..., Any]
+TrainingLoop = Callable[..., Any]
+"""A function of a net and parameters, with a loop over `net.steps`."""
 Progress = Callable[[int, int], None]
 
 
@@ -55,7 +56,7 @@ class _Stopped(BaseException):
 
 
 def run(
-    program: Program,
+    program: TrainingLoop,
     parameters: Mapping[str, Any] | None = None,
     backend: Backend | None = None,
     progress: Progress | None = None,
@@ -67,7 +68,7 @@ def run(
     return _carried_out(program, dict(parameters or {}), net)
 
 
-def _carried_out(program: Program, parameters: dict[str, Any], net: Net) -> ProgramRun:
+def _carried_out(program: TrainingLoop, parameters: dict[str, Any], net: Net) -> ProgramRun:
     diverged_at, reason = None, ""
     # What overflows is seen by the check of scalars, which names the line.
     with np.errstate(all="ignore"):
@@ -90,7 +91,7 @@ def _carried_out(program: Program, parameters: dict[str, Any], net: Net) -> Prog
     return _outcome(net, diverged_at, reason)
 
 
-def _place(error: Exception, program: Program) -> str:
+def _place(error: Exception, program: TrainingLoop) -> str:
     """The user's innermost line in an exception's history; where the program begins if there is none."""
     frames = [
         Line(frame.filename, frame.lineno or 0)
@@ -124,7 +125,7 @@ def _outcome(net: Net, diverged_at: int | None, reason: str) -> ProgramRun:
     )
 
 
-class StepByStep:
+class SteppedProgram:
     """A program in the caller's hands: `advance` goes on by one state, `close` ends it.
 
     Use it in a `with` block, or call `close`. `outcome` is there when the program has ended.
@@ -132,7 +133,7 @@ class StepByStep:
 
     def __init__(
         self,
-        program: Program,
+        program: TrainingLoop,
         parameters: Mapping[str, Any] | None,
         backend: Backend,
         keep: Collection[int] | None = None,
@@ -144,7 +145,7 @@ class StepByStep:
         self._thread = threading.Thread(target=self._work, args=arguments, daemon=True)
         self._started = False
 
-    def _work(self, program: Program, parameters: dict[str, Any]) -> None:
+    def _work(self, program: TrainingLoop, parameters: dict[str, Any]) -> None:
         try:
             if self._go.get():
                 self.outcome = _carried_out(program, parameters, self._net)
@@ -198,7 +199,7 @@ class StepByStep:
             self._go.put(False)
             self._thread.join()
 
-    def __enter__(self) -> "StepByStep":
+    def __enter__(self) -> "SteppedProgram":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -215,7 +216,7 @@ class Replicates:
 
 
 def replicates(
-    program: Program,
+    program: TrainingLoop,
     parameters: Mapping[str, Any] | None,
     backend: Backend,
     count: int = 8,

@@ -17,7 +17,7 @@ from learndyn.programs import (
     Limit,
     Net,
     ProgramError,
-    StepByStep,
+    SteppedProgram,
     mean,
     replicates,
     run,
@@ -29,7 +29,7 @@ MLP = EXAMPLES["mlp"]
 
 def test_state_by_state_gives_the_same_records():
     whole = run(MLP, {"steps": 4}, Lazy(30))
-    with StepByStep(MLP, {"steps": 4}, Lazy(30)) as program:
+    with SteppedProgram(MLP, {"steps": 4}, Lazy(30)) as program:
         states = list(program)
         assert program.advance() is None
     assert program.outcome is not None
@@ -39,12 +39,12 @@ def test_state_by_state_gives_the_same_records():
 
 
 def test_a_program_can_be_closed_in_the_middle():
-    with StepByStep(MLP, {"steps": 50}, Lazy(30)) as program:
+    with SteppedProgram(MLP, {"steps": 50}, Lazy(30)) as program:
         program.advance()
         program.advance()
     assert program.outcome is not None
     assert len(program.outcome.records["loss"]) == 2
-    never = StepByStep(MLP, {}, Lazy(30))
+    never = SteppedProgram(MLP, {}, Lazy(30))
     never.close()
     assert never.outcome is None
 
@@ -55,7 +55,7 @@ def test_an_error_comes_out_of_advance():
         for state in net.steps(3):
             net.record(norm=mean(x * x) / (2 - state if state < 2 else "no"))
 
-    with StepByStep(failing, {}, Dense(5)) as program:
+    with SteppedProgram(failing, {}, Dense(5)) as program:
         program.advance()
         program.advance()
         with pytest.raises(ProgramError, match="in state 2"):
@@ -169,7 +169,7 @@ def test_a_program_may_leave_its_loop_early():
                 break
 
     assert len(run(program, {}, Dense(5)).records["norm"]) == 3
-    with StepByStep(program, {}, Dense(5)) as states:
+    with SteppedProgram(program, {}, Dense(5)) as states:
         assert len(list(states)) == 3
 
 

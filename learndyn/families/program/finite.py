@@ -13,7 +13,7 @@ from learndyn.memory import require_memory
 from learndyn.problem.checks import choice, number
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
-from learndyn.programs import Dense, Lazy, ProgramRun, StepByStep
+from learndyn.programs import Dense, Lazy, ProgramRun, SteppedProgram
 from learndyn.programs.backends import Backend
 
 LAZY_FROM = 1500
@@ -34,7 +34,7 @@ class ProgramTrainee(Trainee):
     ):
         super().__init__(0 if record is None else len(record))
         keep = None if record is None else frozenset(record.at.tolist())
-        self._program, self._names = StepByStep(loop, None, backend, keep), names
+        self._program, self._names = SteppedProgram(loop, None, backend, keep), names
         self._records: dict[str, np.ndarray] = {}
         self._checked = NOTICED
 

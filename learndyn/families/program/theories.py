@@ -15,7 +15,7 @@ from learndyn.families.program.observables import POINTS
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.training import GradientDescent
-from learndyn.programs import Coordinates, StepByStep
+from learndyn.programs import Coordinates, SteppedProgram
 
 
 class _Programs(Theory):
@@ -80,7 +80,7 @@ class ProgramOnPoints(_Programs, facts=FACTS["program/points"]):
 
 def _is_linear(problem: Problem) -> bool:
     """Whether coordinates can follow the first two states of a program, and so all of them."""
-    with StepByStep(loop_of(problem), None, Coordinates()) as program:
+    with SteppedProgram(loop_of(problem), None, Coordinates()) as program:
         try:
             program.advance()
             program.advance()

@@ -50,7 +50,7 @@ def reported(made, size, seed, save_at, partners, report):
     with float64():
         record = Record.of(made.training, save_at)
         ensemble = theory.train(made, size, Descent(partners), record)
-        return trained(theory, ensemble, seed, report)
+        return trained(theory.table_of(made), ensemble, seed, report)
 
 
 def values(found):

@@ -35,8 +35,8 @@ SMALL = 1e-3
 MATTERS = 0.5 * math.log(100)
 """Growth that takes fluctuations 1/√N to order one in a network of 100, the smallest for which a limit is of use.
 Symmetries across which deviations grow less than this during the training are not mentioned."""
-ROUNDING = 1e-13
-"""Differences below this fraction of the largest order parameter may be rounding errors of some hundred steps."""
+ROUNDING = 2e-14
+"""Differences below this fraction of the largest order parameter may be rounding errors of a hundred steps."""
 TOLERATED = 3.0
 """An integrator lets errors in fast directions rise to its relative tolerance, 1.7 times where it was measured: what is
 below this multiple of the tolerance is not told from them."""

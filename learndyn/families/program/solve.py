@@ -88,8 +88,9 @@ class SampledLimit(Method):
         if self.tolerance is not None:
             return sampled_to_tolerance(self, setting, self.tolerance, report)
         samples = self.samples or self._enough_samples(setting)
-        halves = self.extrapolate is not False
-        sampling = sampled(setting, self.backend(samples), range(self.batches), halves, report)
+        sampling = self._sampled(
+            setting, samples, self.batches, self.extrapolate is not False, report
+        )
         return sampling.curves(self.extrapolates(sampling))
 
     def start(self, problem: Problem, seed: int = 0) -> Progressing:
@@ -109,11 +110,23 @@ class SampledLimit(Method):
         samples = self.samples or PILOT_SAMPLES
         while True:
             try:
-                return sampled(setting, self.backend(samples), range(count), halves, report)
+                return self._sampled(setting, samples, count, halves, report)
             except TooFewSamples as error:
                 if self.samples is not None:
                     raise
                 samples = max(2 * samples, error.needed)
+
+    def _sampled(
+        self, setting: Setting, samples: int, count: int, halves: bool, report: Report
+    ) -> Sampling:
+        """The first batches; without halves if the user's samples are enough, but half of them are not."""
+        like, numbers = self.backend(samples), range(count)
+        try:
+            return sampled(setting, like, numbers, halves, report)
+        except TooFewSamples:
+            if not halves or self.extrapolate or self.samples is None:
+                raise
+        return sampled(setting, like, numbers, False, report)
 
     def _enough_samples(self, setting: Setting) -> int:
         """A number of samples of which the directions fill no more than a fifth."""

@@ -118,3 +118,12 @@ def test_fewer_samples_than_directions_are_refused():
     problem = ld.Problem(ld.Program(perceptron, steps=30))
     with pytest.raises(ld.ProgramError, match="samples are too few: the dimension"):
         ld.solve(problem, ld.SampledLimit(samples=16, extrapolate=False))
+
+
+def test_samples_whose_halves_are_too_few_are_enough_without_a_bias():
+    problem = ld.Problem(ld.Program(perceptron, steps=12))
+    solution = ld.solve(problem, ld.SampledLimit(samples=64, batches=2))
+    assert "bias" not in solution.evidence
+    assert "64 samples are few for" in not_none(solution.evidence.warnings)[0]
+    with pytest.raises(ld.ProgramError, match="32 samples are too few"):
+        ld.solve(problem, ld.SampledLimit(samples=64, batches=2, extrapolate=True))

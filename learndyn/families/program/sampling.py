@@ -29,7 +29,7 @@ SEEN = 0.01
 SEEDS = 2**20
 """Batches that a seed may have."""
 FULLEST = 0.2
-"""Directions per sample of the fullest dimension up to which the bias is of order 1/samples, by experience."""
+"""Directions per sample of the fullest dimension above which users are warned: a rule of thumb, not measured."""
 
 
 class Setting(NamedTuple):

@@ -5,10 +5,13 @@ import gc
 import os
 from pathlib import Path
 
-from tests.xla import quick_to_compile
+from learndyn import xla_flags
 
 os.environ["MPLBACKEND"] = "Agg"
-os.environ.setdefault("XLA_FLAGS", quick_to_compile())
+# Tests compile much and compute little.
+os.environ.setdefault(
+    xla_flags.VARIABLE, xla_flags.as_text(xla_flags.QUICK_TO_COMPILE | xla_flags.ONE_CORE)
+)
 # Each worker has one core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compilation is most of the time of a first run; workers and later runs share it.

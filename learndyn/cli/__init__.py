@@ -9,11 +9,12 @@ import io
 import sys
 
 from learndyn.cli.app import app
-from learndyn.cli.stores import store_compiled
+from learndyn.cli.stores import compile_quickly, store_compiled
 
 
 def main() -> None:
     """Run the command with the arguments of the process."""
+    compile_quickly()
     store_compiled()
     for stream in (sys.stdout, sys.stderr):
         # A console that cannot show a Greek letter shows a question mark instead of failing.

@@ -1,8 +1,10 @@
-"""Where the command stores what JAX compiles. The library itself leaves JAX's settings alone."""
+"""How the command compiles with JAX, and where it stores that. The library itself leaves JAX's settings alone."""
 
 import os
 import sys
 from pathlib import Path
+
+from learndyn import xla_flags
 
 FOLDER = "LEARNDYN_CACHE_DIR"
 """The environment variable that names another folder."""
@@ -22,6 +24,12 @@ def folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "learndyn"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "learndyn"
+
+
+def compile_quickly() -> None:
+    """Let this process, and those that it starts, compile quickly, unless the user has set flags."""
+    if xla_flags.VARIABLE not in os.environ:
+        os.environ[xla_flags.VARIABLE] = xla_flags.as_text(xla_flags.QUICK_TO_COMPILE)
 
 
 def store_compiled() -> None:

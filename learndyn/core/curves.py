@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
@@ -191,11 +192,11 @@ class Curves:
                 arrays[f"{name}_standard_error"] = labelled(axes, self.errors[name], words)
         own = {self.axis: self.times, f"{self.axis}2": self.times} | self.labels
         labels = {
-            axis: labelled((axis,), np.asarray(own.get(axis, np.arange(size))))
+            axis: axis_labels(axis, np.asarray(own.get(axis, np.arange(size))))
             for axis, size in sizes.items()
         }
         words = {"long_name": time_words if self.axis == "time" else "training step"}
-        labels[self.axis] = labelled((self.axis,), self.times, words)
+        labels[self.axis] = axis_labels(self.axis, self.times, words)
         return arrays, labels
 
     def _named(self, axes: Sequence[str]) -> tuple[str, ...]:
@@ -213,6 +214,15 @@ def labelled(
     return xr.Variable(axes, values, attributes, fastpath=isinstance(values, np.ndarray))
 
 
+def axis_labels(
+    axis: str, values: np.ndarray, attributes: dict[str, Any] | None = None
+) -> xr.Variable:
+    """The labels of an axis; numbers as an index already, because xarray imports dask to make one."""
+    if values.dtype.kind not in "iuf":
+        return labelled((axis,), values, attributes)
+    return xr.IndexVariable((axis,), pd.Index(values), attributes)
+
+
 def side_by_side(runs: dict[int, Curves], time_words: str) -> xr.Dataset:
     """The curves of several seeds with the axis "seed" in front; a seed that diverged early is NaN from there on."""
     longest = max(runs.values(), key=lambda curves: (curves.count, len(curves.arrays)))
@@ -224,8 +234,8 @@ def side_by_side(runs: dict[int, Curves], time_words: str) -> xr.Dataset:
         for number, curves in enumerate(runs.values()):
             if name in curves.arrays:
                 values[(number, *_states(known[name], curves.count))] = curves[name]
-        joined[name] = xr.Variable(("seed", *variable.dims), values, variable.attrs)
-    seeds = xr.Variable(("seed",), np.array(list(runs)), {"long_name": "seed"})
+        joined[name] = labelled(("seed", *variable.dims), values, variable.attrs)
+    seeds = axis_labels("seed", np.array(list(runs)), {"long_name": "seed"})
     return xr.Dataset(joined, labels | {"seed": seeds})
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from learndyn import xla_flags
+from learndyn.cli.stores import compile_quickly
+
 HITS = """
 import jax
 events = []
@@ -36,6 +39,20 @@ def test_an_unknown_theory_is_refused_by_name(learndyn):
     outcome = learndyn("warm", "deep_linear/datasets")
     assert outcome.exit_code == 2
     assert "deep_linear/dataset" in outcome.stderr
+
+
+def test_a_flag_that_the_compiler_lacks_is_left_out():
+    flags = xla_flags.QUICK_TO_COMPILE | {"xla_cpu_such_a_flag_is_not_there": "true"}
+    assert xla_flags.as_text(flags) == xla_flags.as_text(xla_flags.QUICK_TO_COMPILE)
+
+
+def test_the_command_leaves_flags_of_the_user_alone(monkeypatch):
+    monkeypatch.setenv(xla_flags.VARIABLE, "--xla_cpu_multi_thread_eigen=true")
+    compile_quickly()
+    assert os.environ[xla_flags.VARIABLE] == "--xla_cpu_multi_thread_eigen=true"
+    monkeypatch.delenv(xla_flags.VARIABLE)
+    compile_quickly()
+    assert os.environ[xla_flags.VARIABLE] == xla_flags.as_text(xla_flags.QUICK_TO_COMPILE)
 
 
 @pytest.mark.slow

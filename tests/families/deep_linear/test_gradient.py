@@ -7,7 +7,7 @@ import pytest
 
 import learndyn as ld
 from learndyn.families.deep_linear.equations import feedforward
-from learndyn.families.deep_linear.equations.feedforward_adjoint import derivative
+from learndyn.families.deep_linear.equations.feedforward_adjoint import _retreat, derivative
 from learndyn.families.deep_linear.limit_numbers import POPULATION, limit_numbers
 from learndyn.problem.weight_response import impulse_response
 from tests.families.deep_linear.test_rows import SETTINGS, STEPS
@@ -88,6 +88,15 @@ def test_gradient_with_respect_to_momentum_and_decay(name):
         h = 1e-5
         expected = (float(loss(0.3 + h)) - float(loss(0.3 - h))) / (2 * h)
     assert slope == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_gradient_compiles_the_recursion_that_a_solution_has_compiled():
+    """Read-only arrays, which JAX hands to callbacks, would be another type."""
+    ld.solve(SETTINGS["momentum"])
+    with ld.float64():
+        jax.grad(final_loss)(jnp.full(12, 0.05))
+    assert len(feedforward.advance_with.signatures) == 1
+    assert len(_retreat.signatures) == 1
 
 
 def test_trace_gives_the_losses_of_solve():

@@ -124,11 +124,12 @@ def recursion_constants(
     numbers: LimitNumbers, kappa: ArrayLike, d: ArrayLike
 ) -> RecursionConstants:
     """The constants of the recursion for the impulse response κ and the undriven weight d of a training rule."""
-    d = np.asarray(d, dtype=float)
+    # Arrays that come through JAX are read-only, and numba would compile everything again for such.
+    kappa, d = (np.require(array, float, ["C", "W"]) for array in (kappa, d))
     lost = np.where(d == 1.0, 0.0, (d - 1.0) / numbers.gamma)
     offset = 0.0 if numbers.centered else 1.0 / numbers.gamma
     return RecursionConstants(
-        kappa=np.ascontiguousarray(kappa, dtype=float),
+        kappa=kappa,
         d=d,
         a=np.concatenate([[0.0], d[1:]]),
         b=np.concatenate([[1.0], lost[1:]]),

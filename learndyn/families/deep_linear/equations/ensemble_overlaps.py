@@ -24,15 +24,33 @@ from learndyn.families.deep_linear.equations.feedforward import (
     totals,
 )
 from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM
-from learndyn.numerics.lower import LOWER, compiled, symmetric_times_column, times_column
+from learndyn.numerics.lower import (
+    LOWER,
+    in_place,
+    inlined,
+    symmetric_times_column,
+    times_column,
+)
 
 
-@compiled
-def same_data(rows: RecursionRows, const: RecursionConstants, bias: np.ndarray):
+def same_data(rows: RecursionRows, const: RecursionConstants, bias: np.ndarray) -> np.ndarray:
     """C_v^ab = bias + Σ_k ω_k G_u^k C_u^ab G_u^kᵀ, where C_u^ab follows from C_v^ab as C_u from C_v."""
-    n = bias.shape[0]
-    Nc = const.outputs
-    C_v, C_u, work = np.zeros((n, n)), np.zeros((n, n)), np.zeros((scratch.ROWS, n))
+    C_v, C_u = np.zeros((2, *bias.shape))
+    _same_data(rows, const, bias, C_v, C_u, scratch.empty(len(bias)))
+    return C_v
+
+
+@in_place
+def _same_data(
+    rows: RecursionRows,
+    const: RecursionConstants,
+    bias: np.ndarray,
+    C_v: np.ndarray,
+    C_u: np.ndarray,
+    work: np.ndarray,
+):
+    """Fill `C_v` and `C_u` row by row."""
+    n, Nc = bias.shape[0], const.outputs
     noise_of_v, image, unused = work[scratch.FIELD], work[scratch.IMAGE], work[scratch.UNUSED]
     source, rv = work[scratch.ERROR_SOURCE], work[scratch.FEEDBACK]
     for i in range(n):
@@ -57,10 +75,9 @@ def same_data(rows: RecursionRows, const: RecursionConstants, bias: np.ndarray):
         elif const.data == STREAM:
             for j in range((i // Nc) * Nc, i + 1):
                 C_u[i, j] = source[j]
-    return C_v
 
 
-@compiled
+@inlined
 def _same_weights_row(
     i: int, pairs: np.ndarray, rows: RecursionRows, const: RecursionConstants, work: np.ndarray
 ):
@@ -105,10 +122,11 @@ def _same_weights_row(
         forward(i, su, pairs[modes + ell - 1], rows.kernels[ell, M], work)
 
 
-@compiled
-def _same_weights(pairs: np.ndarray, rows: RecursionRows, const: RecursionConstants):
+@in_place
+def _same_weights(
+    pairs: np.ndarray, rows: RecursionRows, const: RecursionConstants, work: np.ndarray
+):
     """Fill `pairs` row by row."""
-    work = np.zeros((scratch.ROWS, pairs.shape[-1]))
     for i in range(pairs.shape[-1]):
         _same_weights_row(i, pairs, rows, const, work)
 
@@ -116,5 +134,5 @@ def _same_weights(pairs: np.ndarray, rows: RecursionRows, const: RecursionConsta
 def same_weights(rows: RecursionRows, const: RecursionConstants, n: int) -> np.ndarray:
     """C_v^ab (lower triangle) of networks with the same initial weights and independent data, for n composite steps."""
     pairs = np.zeros((*rows.pairs.shape[:2], n, n))
-    _same_weights(pairs, rows, const)
+    _same_weights(pairs, rows, const, scratch.empty(n))
     return np.einsum("k,kij->ij", const.omega, pairs[: len(const.lam), CG])

@@ -34,7 +34,7 @@ from learndyn.numerics.lower import (
     add_outer_to_symmetric,
     add_outers_to_lower,
     both_sides_of_lower,
-    compiled,
+    in_place,
     inlined,
     inner,
     row_times,
@@ -466,7 +466,7 @@ def _backward_half_bar(
     t, e = i // Nc, i + 1
     k, k_bar = work[scratch.BACK_KERNEL], work[scratch.BACK_KERNEL_BAR]
     sr, sr_bar = work[scratch.BACK_NOISE], work[scratch.BACK_NOISE_BAR]
-    unused = np.zeros(t + 1)
+    unused = work[scratch.UNUSED]
     for ell in range(L + 1):
         K_matrix, K_bar = rows.kernels[ell, K], bar.kernels[ell, K]
         for j in range(e):
@@ -500,14 +500,16 @@ def _backward_half_bar(
             )
 
 
-@compiled
+@in_place
 def _retreat(
-    rows: RecursionRows, bar: RecursionRows, const: RecursionConstants, rule: RuleDerivatives
+    rows: RecursionRows,
+    bar: RecursionRows,
+    const: RecursionConstants,
+    rule: RuleDerivatives,
+    work: np.ndarray,
 ) -> None:
     """Run the adjoint from the last row back to the first."""
-    n = rows.C_Delta.shape[0]
-    work = np.zeros((scratch.ROWS_WITH_BARS, n))
-    for i in range(n - 1, -1, -1):
+    for i in range(rows.C_Delta.shape[0] - 1, -1, -1):
         _forward_half_bar(i, rows, bar, const, rule, work)
         _backward_half_bar(i, rows, bar, const, rule, work)
 
@@ -534,7 +536,7 @@ def derivative(
     for mode, omega in enumerate(const.omega):
         bar.pairs[mode, CG, diagonal, diagonal] = omega * test
     rule = RuleDerivatives(np.zeros_like(const.kappa), *(np.zeros_like(const.d) for _ in range(4)))
-    _retreat(rows, bar, const, rule)
+    _retreat(rows, bar, const, rule, scratch.empty(len(diagonal), scratch.ROWS_WITH_BARS))
     after_start = np.arange(len(const.d)) > 0
     d_bar = (
         rule.d

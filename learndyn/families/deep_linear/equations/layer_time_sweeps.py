@@ -28,7 +28,7 @@ from learndyn.families.deep_linear.equations.feedforward import (
 from learndyn.families.deep_linear.equations.infinite_depth import NodeFunctions, above, below
 from learndyn.numerics.anderson import accelerate, empty_history
 from learndyn.numerics.lobatto import Lobatto
-from learndyn.numerics.lower import compiled, inlined, inner
+from learndyn.numerics.lower import in_place, inlined, inner, nonliteral
 
 SETTLED, STALLED = 1e-13, 1e-9
 """Sweeps end when the relative change of every row is below `SETTLED`, or when it is below `STALLED` and no longer
@@ -39,6 +39,9 @@ SLOW = 0.3
 """Sweeps that shrink the change by a factor above this one are accelerated."""
 OVERFLOW = 1e60
 """Entries above this have run away."""
+DOWNWARDS, UPWARDS = nonliteral(0), nonliteral(1)
+"""The direction of a sweep along the layer time."""
+FIRST_NODE = nonliteral(0)
 FINISHED, UNSETTLED, EXPLODED = range(3)
 """How a recursion ended: with all rows, at a row that did not settle, or at a row whose sweeps ran away."""
 
@@ -116,7 +119,7 @@ def _integrate(
 @inner
 def _sweep(
     i: int,
-    upwards: bool,
+    upwards: int,
     rows: RecursionRows,
     nodes: NodeFunctions,
     const: RecursionConstants,
@@ -183,7 +186,7 @@ def _first_guess(i: int, outputs: int, lane: np.ndarray):
 @inner
 def _settle(
     i: int,
-    upwards: bool,
+    upwards: int,
     rows: RecursionRows,
     nodes: NodeFunctions,
     const: RecursionConstants,
@@ -231,7 +234,7 @@ def _backward_half(
     readout_row(i, const.outputs, const.b, const.kappa, lane[0, last], lane[1, last])
     _first_guess(i, const.outputs, lane)
     above(i, last, rows, nodes, const, lane, work)
-    ending = _settle(i, False, rows, nodes, const, integration, room, work)
+    ending = _settle(i, DOWNWARDS, rows, nodes, const, integration, room, work)
     for node in range(last + 1):
         for j in range(i + 1):
             rows.kernels[node + 1, K, i, j] = lane[0, node, j]
@@ -256,15 +259,14 @@ def _forward_half(
     for j in range(i + 1):
         lane[0, 0, j] = rows.kernels[1, M, i, j]
     _first_guess(i, const.outputs, lane)
-    below(i, 0, rows, nodes, const, lane, work)
-    ending = _settle(i, True, rows, nodes, const, integration, room, work)
+    below(i, FIRST_NODE, rows, nodes, const, lane, work)
+    ending = _settle(i, UPWARDS, rows, nodes, const, integration, room, work)
     for node in range(len(nodes.A)):
         for j in range(i + 1):
             nodes.Sigma[node, i, j] = lane[1, node, j]
     return ending
 
 
-@compiled
 def advance_nodes(
     first: int,
     last: int,
@@ -274,12 +276,28 @@ def advance_nodes(
     downwards: LayerTimeIntegration,
     upwards: LayerTimeIntegration,
     room: SweepArrays,
-):
+) -> tuple[int, int]:
     """Compute the rows of steps `first` … `last` − 1 in place.
 
     Returns the number of finished steps, and how the recursion ended: `FINISHED`, `UNSETTLED` or `EXPLODED`.
     """
-    work = np.zeros((scratch.ROWS, rows.C_Delta.shape[0]))
+    work = scratch.empty(rows.C_Delta.shape[0])
+    return _advance_nodes(first, last, rows, nodes, const, downwards, upwards, room, work)
+
+
+@in_place
+def _advance_nodes(
+    first: int,
+    last: int,
+    rows: RecursionRows,
+    nodes: NodeFunctions,
+    const: RecursionConstants,
+    downwards: LayerTimeIntegration,
+    upwards: LayerTimeIntegration,
+    room: SweepArrays,
+    work: np.ndarray,
+):
+    """`advance_nodes`, with an array for temporary rows."""
     for i in range(first * const.outputs, last * const.outputs):
         ending = _backward_half(i, rows, nodes, const, downwards, room, work)
         if ending == FINISHED:

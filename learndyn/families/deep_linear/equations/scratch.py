@@ -28,6 +28,6 @@ ROWS_WITH_BARS = ROWS + 13
 """Number of rows of `work` in `feedforward_adjoint`."""
 
 
-def empty(n: int) -> np.ndarray:
+def empty(n: int, rows: int = ROWS) -> np.ndarray:
     """The scratch array for n composite steps."""
-    return np.zeros((ROWS, n))
+    return np.zeros((rows, n))

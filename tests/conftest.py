@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import signal
 from pathlib import Path
 
 from learndyn import xla_flags
@@ -23,6 +24,8 @@ import psutil
 import pytest
 from hypothesis import settings
 
+# In the background of a shell it would be ignored, and tests that send it would wait for minutes.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 

@@ -111,6 +111,7 @@ def test_the_best_learning_rate_is_where_the_slope_vanishes(tmp_path):
     assert abs(float(outcome.stdout.split()[-1])) < 1e-10
 
 
+@pytest.mark.slow
 def test_the_schedule_that_the_gradient_finds_beats_the_best_constant_rate(tmp_path):
     """In theory and, by more than five standard errors, in finite networks."""
     outcome = python(EXAMPLES / "learning_rate_schedule.py", folder=tmp_path)
@@ -136,6 +137,7 @@ def test_the_deep_linear_example_agrees(tmp_path):
     assert (tmp_path / "deep_linear.png").exists()
 
 
+@pytest.mark.slow
 def test_the_best_rate_converges_with_depth_only_if_branches_are_scaled(tmp_path):
     outcome = python(EXAMPLES / "residual_depth.py", folder=tmp_path)
     assert outcome.stderr == ""

@@ -59,7 +59,7 @@ def check_law(asked, d, seeds, saved=5):
     return theory, runs
 
 
-QUICK = ("true gradient", "noise", "reused in turn", "chained")
+QUICK = ("true gradient", "noise", "reused", "chained")
 
 
 @pytest.mark.parametrize(

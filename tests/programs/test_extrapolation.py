@@ -100,6 +100,7 @@ def relus(net: Net, steps: int = 2) -> None:
         train.step(loss)
 
 
+@pytest.mark.slow
 def test_mirrored_samples_scatter_less_in_early_steps_of_relu_networks():
     seeds = 60
     losses = [

@@ -352,6 +352,7 @@ def test_superfluous_neurons_switch_themselves_off():
     assert np.all(np.diagonal(found["Q"][-1])[1:] > 0.05)
 
 
+@pytest.mark.slow
 def test_the_map_is_differentiable():
     """d(loss)/d(amplitude) of a trained two-layer flow, against central differences (error 1e-10)."""
 

@@ -17,7 +17,7 @@ def test_known_spectral_radii(rate, radius):
     np.testing.assert_allclose(found.spectral_radius, radius, atol=6e-4)
 
 
-@pytest.mark.parametrize("adjoint", ["true", "truncated"])
+@pytest.mark.parametrize("adjoint", [pytest.param("true", marks=pytest.mark.slow), "truncated"])
 def test_deviations_shrink_at_the_spectral_radius(adjoint):
     """Close to recovery the late deviation of m or Q is multiplied by it at every step."""
     asked = problem(rate=0.7, epochs=40, adjoint=adjoint, initial_overlap=0.999)

@@ -25,7 +25,7 @@ from learndyn.errors import (
 from learndyn.families.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.families.deep_linear.finite import Descent
 from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
-from learndyn.families.deep_linear.solve import Innovation, LayerNodes, Rows
+from learndyn.families.deep_linear.solve import Innovation, LayerNodes, Panels, Rows
 from learndyn.families.neural_ode.fields import CustomField, FormulaField, PolynomialField
 from learndyn.families.neural_ode.finite.descent import AdjointDescent
 from learndyn.families.neural_ode.inference import StationaryFlow, inference, stationary_flow
@@ -130,6 +130,7 @@ __all__ = [
     "OverlapMap",
     "OwnData",
     "OwnTraining",
+    "Panels",
     "Particles",
     "PerStep",
     "Perturbative",

@@ -22,12 +22,19 @@ from learndyn.families.deep_linear.limit_numbers import (
     limit_numbers,
 )
 from learndyn.families.deep_linear.node_refinement import LAYER_TIMES, refine_nodes
-from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE, common_evidence
+from learndyn.families.deep_linear.observables import (
+    INFINITE_TABLE,
+    TABLE,
+    common_evidence,
+    layer_labels,
+)
+from learndyn.families.deep_linear.panel_observables import solve_in_panels
 from learndyn.families.deep_linear.row_recursion import SHORT_WORK, RowRecursion, work
 from learndyn.memory import require_memory
 from learndyn.problem.checks import boolean, number, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
+from learndyn.problem.supplies import Stream
 from learndyn.problem.weight_response import impulse_response
 
 ROWS_WORK = 1.5e9
@@ -210,6 +217,41 @@ class Innovation(DeepLinearMethod):
         return GrowingTraining(problem, limit_numbers(problem, self.bins), self.tolerance)
 
 
+class Panels(DeepLinearMethod):
+    """Long trainings: gradient flow to any time, and gradient descent of millions of steps, on a few hundred nodes.
+
+    - `tolerance`: the relative accuracy of losses and correlations. Default: 1e-5.
+
+    For inputs of one variance (without a spectrum) and a dataset or the population. Responses are left out.
+    """
+
+    tolerance: float = field(number(minimum=1e-10, maximum=1e-2), default=1e-5)
+
+    def check(self, problem: Problem) -> None:
+        super().check(problem)
+        for path, value, fine, allowed in (
+            ("network.skip", problem.network.skip, None, "must be None for Panels; use Rows"),
+            ("training.momentum", problem.training.momentum, 0, "must be 0 for Panels; use Rows"),
+        ):
+            if value != fine:
+                raise ProblemError(path, value, allowed)
+        if isinstance(problem.data, Stream):
+            raise ProblemError("method", "Panels", "must be Rows for fresh examples at every step")
+        if problem.task.spectrum is not None:
+            raise ProblemError("method", "Panels", "must be Rows or Innovation for input spectra")
+
+    def solve_limit(
+        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
+    ) -> Curves:
+        arrays, accuracy, nodes = solve_in_panels(
+            numbers, problem.training, record.at, self.tolerance, report
+        )
+        evidence = common_evidence(problem, "panels", numbers, None) | {"nodes": nodes}
+        labels = layer_labels(numbers)
+        curves = Curves(TABLE, record, arrays, len(record), labels=labels, evidence=evidence)
+        return curves.told(accuracy=accuracy)
+
+
 class LayerNodes(DeepLinearMethod):
     """Infinitely deep residual networks: the row recursion at nodes of the layer time, added until it converges.
 
@@ -242,6 +284,8 @@ def automatic(problem: Problem, record: Record) -> Method:
     """
     if math.isinf(problem.network.depth):
         return LayerNodes()
+    if record.axis == "time":
+        return Panels()
     numbers = limit_numbers(problem, Rows().bins)
     lazy = numbers.centered and numbers.gamma < SMALL_RICHNESS
     quick = work(numbers, int(record.last)) <= ROWS_WORK

@@ -33,11 +33,12 @@ class _Feedforward(Theory):
         "data.noise",
         "data.task",
         "training.steps",
+        "training.time",
         "training.momentum",
         "training.weight_decay",
     )
     table = TABLE
-    methods = (solve.Rows, solve.Innovation)
+    methods = (solve.Rows, solve.Innovation, solve.Panels)
     simulators = (Descent,)
     demo_size = 400
     demo_seeds = 10
@@ -69,7 +70,7 @@ class _Feedforward(Theory):
 
 
 class _Residual(_Feedforward):
-    methods = (solve.Rows, solve.Innovation, solve.LayerNodes)
+    methods = (solve.Rows, solve.Innovation, solve.Panels, solve.LayerNodes)
     demo_size = 300
 
     def applies(self, problem: Problem) -> bool:

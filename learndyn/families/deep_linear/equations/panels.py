@@ -1,0 +1,405 @@
+"""The limit of a deep linear network on the nodes of panels: rows of all nodes of a panel at a time.
+
+The equations are those of `feedforward`, in plain fields (no increments), with an impulse response κ that has entries
+within a panel. So every block of rows is an implicit equation. For a panel with rows I, and everything before it known,
+
+    layer ℓ:   h = u + M g,  g = r + K h,    H_u = (1 − MK)⁻¹,  H_r = H_u M,  G_u = K H_u,  G_r = 1 + K H_r,
+               C_h = H_u S_u H_uᵀ + H_r S_r H_rᵀ,    C_g = G_u S_u G_uᵀ + G_r S_r G_rᵀ,
+               M = d R_hr^{ℓ−1} d + γ_0 κ∘C_h^{ℓ−1},    K = ρ_ℓ (d R_gu^{ℓ+1} d + γ_0 κ∘C_g^{ℓ+1}),
+               S_u = d C_h^{ℓ−1} d,  S_r = ρ_ℓ d C_g^{ℓ+1} d;   layer L: K = γ_0 κ, S_r = d dᵀ;
+               layer 1: d R_hr⁰ d → d R_hr⁰/(ν_L γ_0);
+    input:     A = ρ_0 (d R_gu¹ d/γ_0 + κ∘C_g¹),    C_b = H (w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²)) Hᵀ,    S = d − 1 e_0ᵀ if
+               centred, else d.
+
+The population has R = 1, H = (1 + A)⁻¹, C_v = C_h⁰ = C_b. On a dataset all input matrices are functions of A,
+
+    α A R² + (α + A − αA) R = α,  H = 1 − α + αR,  Z = 1 − R,    C_v = C_b + αZ (C_v + σ²) Zᵀ,
+    C_Δ = R (C_v + σ²) Rᵀ,    C_h⁰ = H C_Δ Hᵀ/α + R C_b Rᵀ,    R_hr⁰ = −R H S,
+
+with R the root that is 1 at A = 0. What the layers hand to each other, x = (R_hr^{ℓ−1}, C_h^{ℓ−1})[I] for ℓ = 1 … L, is
+found by accelerated iteration x ← g(x): a backward pass through the layers, the input, and a forward pass. Each layer's own
+loop and the loop of the residuals, whose gains grow with the length of the panel, are solved exactly within the pass; what
+is left converges in about ten passes however long the panel is. With a strictly lower κ one pass is the row recursion.
+
+One mode of the input only (λ = 1). Cost: about 24 L products of s rows with a matrix for each pass. After "Asymptotic
+dynamics" of Bordelon & Pehlevan 2025, see `feedforward`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Complex, Float
+from scipy.linalg import schur, solve_triangular
+
+from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
+from learndyn.numerics.anderson import accelerate, empty_history
+
+MOST_PASSES = 60
+"""A panel that has not converged after this many passes is given up."""
+SETTLED, STALLED, PATIENCE = 1e-13, 1e-8, 4
+"""Passes end when the relative change of all rows is below `SETTLED`, or when it is below `STALLED` and has not halved in
+`PATIENCE` passes: the rest is rounding."""
+Square = Float[np.ndarray, "n n"]
+
+
+class Growing:
+    """Square matrices that grow: `names` are attributes, of which the leading n × n block is in use."""
+
+    def __init__(self, *names: str):
+        self.names, self.room = names, 0
+        self.reserve(64)
+
+    def reserve(self, n: int) -> None:
+        """Make room for n rows."""
+        if n <= self.room:
+            return
+        room = max(n, 2 * self.room)
+        for name in self.names:
+            larger = np.zeros((room, room))
+            if self.room:
+                larger[: self.room, : self.room] = getattr(self, name)
+            setattr(self, name, larger)
+        self.room = room
+
+
+class Block(NamedTuple):
+    """The rows of a panel: `new` = rows b … e − 1, `upto` = all up to e, `old` = those before b."""
+
+    b: int
+    e: int
+
+    @property
+    def new(self) -> slice:
+        return slice(self.b, self.e)
+
+    @property
+    def upto(self) -> slice:
+        return slice(0, self.e)
+
+    @property
+    def old(self) -> slice:
+        return slice(0, self.b)
+
+
+def put_symmetric(C: Square, block: Block, rows: Float[np.ndarray, "s e"]) -> None:
+    """Write rows of a symmetric matrix, and the columns that they are."""
+    new = rows[:, block.new]
+    rows = rows.copy()
+    rows[:, block.new] = (new + new.T) / 2
+    C[block.new, block.upto] = rows
+    C[block.upto, block.new] = rows.T
+
+
+class Pair(Growing):
+    """The two fields of a layer: h = u + M g, g = r + K h."""
+
+    def __init__(self):
+        super().__init__("M", "K", "S_u", "S_r", "H_u", "H_r", "G_u", "G_r", "C_h", "C_g")
+
+    def respond(self, block: Block) -> None:
+        """Rows of H_u and H_r, from rows of M and K."""
+        b, new, upto, old = block.b, block.new, block.upto, block.old
+        MK = self.M[new, upto] @ self.K[upto, upto]
+        own = np.linalg.inv(np.eye(block.e - b) - MK[:, b:])
+        self.H_u[new, old] = own @ (MK[:, :b] @ self.H_u[old, old])
+        self.H_u[new, new] = own
+        self.H_r[new, upto] = self.H_u[new, upto] @ self.M[upto, upto]
+
+    def backward(self, block: Block) -> None:
+        """Rows of G_u, G_r and C_g."""
+        new, upto = block.new, block.upto
+        self.respond(block)
+        self.G_u[new, upto] = self.K[new, upto] @ self.H_u[upto, upto]
+        self.G_r[new, upto] = self.K[new, upto] @ self.H_r[upto, upto]
+        self.G_r[new, new] += np.eye(block.e - block.b)
+        put_symmetric(self.C_g, block, self._correlated(block, self.G_u, self.G_r))
+
+    def forward(self, block: Block) -> None:
+        """Rows of C_h."""
+        self.respond(block)
+        put_symmetric(self.C_h, block, self._correlated(block, self.H_u, self.H_r))
+
+    def _correlated(self, block: Block, to_u: Square, to_r: Square) -> Float[np.ndarray, "s e"]:
+        new, upto = block.new, block.upto
+        return sum(
+            (X[new, upto] @ S[upto, upto]) @ X[upto, upto].T
+            for X, S in ((to_u, self.S_u), (to_r, self.S_r))
+        )
+
+
+class Input(Growing):
+    """The input layer and the data: rows of R_hr⁰ and C_h⁰ from rows of A and of C_g¹."""
+
+    def __init__(self, numbers: LimitNumbers):
+        super().__init__("A", "R", "H", "C_b", "C_v", "C_Delta", "C_h0", "R_hr0", "S", "source")
+        self.numbers = numbers
+        if numbers.data == DATASET:
+            # In the basis of Schur vectors of each diagonal block of A, all functions of A are lower triangular.
+            self.schur = Triangular()
+
+    def solve(self, block: Block, noise: Float[np.ndarray, "e e"]) -> None:
+        """Fill the rows; A and S are known, and `noise` is the covariance of S r⁰, all up to e."""
+        new, upto = block.new, block.upto
+        numbers, Nc = self.numbers, self.numbers.outputs
+        zero = np.arange(block.e) % Nc
+        target = numbers.gram[0][np.ix_(zero, zero)] + noise
+        if numbers.data == DATASET:
+            self._respond_to_data(block)
+        else:
+            own = np.linalg.inv(np.eye(block.e - block.b) + self.A[new, new])
+            self.H[new, block.old] = -own @ (self.A[new, block.old] @ self.H[block.old, block.old])
+            self.H[new, new] = own
+        H_new = self.H[new, upto]
+        put_symmetric(self.C_b, block, (H_new @ target) @ self.H[upto, upto].T)
+        if numbers.data == DATASET:
+            self._correlate_errors(block)
+            RH = self.R[new, upto] @ self.H[upto, upto]
+        else:
+            put_symmetric(self.C_v, block, self.C_b[new, upto])
+            put_symmetric(self.C_h0, block, self.C_b[new, upto])
+            RH = H_new
+        self.R_hr0[new, upto] = -RH @ self.S[upto, upto]
+
+    def _respond_to_data(self, block: Block) -> None:
+        """Rows of R and H on a dataset."""
+        new, old, b = block.new, block.old, block.b
+        alpha = 1 / self.numbers.inverse_data
+        own_A = self.A[new, new]
+        a, V = np.linalg.eig(own_A)
+        W = np.linalg.inv(V)
+        own_R = ((V * _root(a, alpha)) @ W).real
+        own_H = (1 - alpha) * np.eye(len(a)) + alpha * own_R
+        self.R[new, new], self.H[new, new] = own_R, own_H
+        if b:
+            P = own_H @ own_A
+            right = -own_H @ (self.A[new, old] @ (self.R[old, old] @ self.H[old, old]))
+            # α X + P X H = right
+            p, V = np.linalg.eig(P)
+            rows = self.schur.solve(
+                self.H[old, old], np.linalg.solve(V, right), np.full(len(p), alpha), p
+            )
+            self.R[new, old] = (V @ rows).real
+            self.H[new, old] = alpha * self.R[new, old]
+        self.schur.prepare(block, own_A)
+
+    def _correlate_errors(self, block: Block) -> None:
+        """Rows of C_v, C_Δ and C_h⁰ on a dataset."""
+        new, old, upto, b = block.new, block.old, block.upto, block.b
+        alpha, Nc = 1 / self.numbers.inverse_data, self.numbers.outputs
+        same = np.arange(block.e)[:, None] % Nc == np.arange(block.e) % Nc
+        noise = self.numbers.noise**2 * same
+        Z = np.eye(block.e) - self.R[upto, upto]
+        own, left = Z[new, new], Z[new, old]
+        # C_v − αZ C_v Zᵀ = C_b + ασ² Z 1 1ᵀ Zᵀ, block by block
+        right = self.C_b[new, upto] + alpha * (Z[new] @ noise) @ Z.T
+        z, V = np.linalg.eig(own)
+        W = np.linalg.inv(V)
+        if b:
+            first = right[:, :b] + alpha * (left @ self.C_v[old, old]) @ Z[old, old].T
+            rows = self.schur.solve(
+                Z[old, old], W @ first, np.ones(len(z)), -alpha * z, transposed=True
+            )
+            C_o = (V @ rows).real
+        else:
+            C_o = np.zeros((len(z), 0))
+        crossed = own @ C_o @ left.T
+        second = right[:, b:] + alpha * (crossed + crossed.T + left @ self.C_v[old, old] @ left.T)
+        C_d = V @ ((W @ second @ W.T) / (1 - alpha * np.outer(z, z))) @ V.T
+        put_symmetric(self.C_v, block, np.hstack([C_o, C_d.real]))
+        source = self.C_v[upto, upto] + noise
+        R, H = self.R[upto, upto], self.H[upto, upto]
+        put_symmetric(self.C_Delta, block, (R[new] @ source) @ R.T)
+        fed = (H[new] @ self.C_Delta[upto, upto]) @ H.T / alpha
+        put_symmetric(self.C_h0, block, fed + (R[new] @ self.C_b[upto, upto]) @ R.T)
+
+
+class Triangular:
+    """Solves equations with functions of the block triangular A, in the Schur vectors of its diagonal blocks."""
+
+    def __init__(self):
+        self.vectors: list[tuple[Block, np.ndarray]] = []
+
+    def prepare(self, block: Block, own: Square) -> None:
+        """Use the Schur vectors of a diagonal block of A from now on, instead of earlier ones for the same rows."""
+        self.vectors = [item for item in self.vectors if item[0].e <= block.b]
+        self.vectors.append((block, schur(own, output="complex")[1][:, ::-1]))
+
+    def _basis(self, b: int) -> Complex[np.ndarray, "b b"]:
+        Q = np.zeros((b, b), complex)
+        for block, vectors in self.vectors:
+            if block.e <= b:
+                Q[block.new, block.new] = vectors
+        return Q
+
+    def solve(
+        self,
+        X: Square,
+        right: Complex[np.ndarray, "s b"],
+        constant: np.ndarray,
+        factor: np.ndarray,
+        transposed: bool = False,
+    ) -> Complex[np.ndarray, "s b"]:
+        """Rows y with y (constant + factor X) = right, or with Xᵀ for X."""
+        Q = self._basis(len(X))
+        lower = Q.conj().T @ X @ Q
+        if transposed:
+            # Xᵀ = Q* lowerᵀ Qᵀ
+            basis, back, triangle = Q.conj(), Q.T, lower.T
+        else:
+            basis, back, triangle = Q, Q.conj().T, lower
+        rows = []
+        for row, c, f in zip(right @ basis, constant, factor, strict=True):
+            matrix = f * triangle
+            matrix[np.diag_indices_from(matrix)] += c
+            rows.append(solve_triangular(matrix.T, row, lower=transposed, check_finite=False))
+        return np.stack(rows) @ back
+
+
+def _root(a: Complex[np.ndarray, " s"], alpha: float) -> Complex[np.ndarray, " s"]:
+    """The root r of α a r² + (α + a − αa) r = α that is 1 at a = 0."""
+    a, q = a.astype(complex), np.sqrt(alpha)
+    D = alpha * np.sqrt(1 + a * (1 + q) ** 2 / alpha) * np.sqrt(1 + a * (1 - q) ** 2 / alpha)
+    B = alpha + a - alpha * a
+    other = np.where(a == 0, 1.0, (D - B) / np.where(a == 0, 1.0, 2 * alpha * a))
+    return np.where(B.real > 0, 2 * alpha / (B + D), other)
+
+
+class PanelLimit:
+    """All matrices of a network up to the last panel; `kappa` and `d` are those of the nodes, times outputs."""
+
+    def __init__(self, numbers: LimitNumbers):
+        self.numbers = numbers
+        self.layers = [Pair() for _ in range(numbers.depth)]
+        self.input = Input(numbers)
+        self.rule = Growing("kappa")
+        self.d = np.ones(1)
+        self.rows = 0
+
+    def solve_panel(
+        self,
+        kappa: Float[np.ndarray, "s e"],
+        d: Float[np.ndarray, " s"],
+        guess: list[tuple[np.ndarray, np.ndarray]],
+    ) -> int | None:
+        """Fill the rows of a panel, of which κ and d are given; the number of passes, or None if they do not converge.
+
+        `guess` has the rows of (R_hr, C_h) below each layer.
+        """
+        Nc = self.numbers.outputs
+        block = self._open(kappa, d, Nc)
+        first = self._pass(block, guess)
+        # Relative to the largest entry so far: a correlation that has died out is known absolutely only.
+        old = self.below(block.old, block.old)
+        scales = [
+            max(*(np.max(np.abs(part), initial=1e-300) for part in parts))
+            for pair in zip(old, guess, first, strict=True)
+            for parts in zip(*pair, strict=True)
+        ]
+        shapes = [part.shape for pair in guess for part in pair]
+        x, image = _packed(guess, scales), _packed(first, scales)
+        history, changes = empty_history(x.size), []
+        for number in range(MOST_PASSES):
+            if not np.all(np.isfinite(image)):
+                return None
+            changes.append(np.max(np.abs(image - x)))
+            if _settled(changes):
+                self.layers[-1].forward(block)
+                self.rows = block.e
+                return number + 1
+            accelerate(number, x, image, x.size, history)
+            x = image
+            image = _packed(self._pass(block, _unpacked(x, scales, shapes)), scales)
+        return None
+
+    def _open(self, kappa: np.ndarray, d: np.ndarray, Nc: int) -> Block:
+        b, e = self.rows, self.rows + len(d) * Nc
+        for matrices in (*self.layers, self.input, self.rule):
+            matrices.reserve(e)
+        block = Block(b, e)
+        self.rule.kappa[block.new, block.upto] = np.kron(kappa, np.ones((Nc, Nc)))
+        self.d = np.concatenate([self.d[:b] if b else [], np.repeat(d, Nc)])
+        S = np.zeros((e - b, e))
+        S[:, b:] = np.diag(self.d[b:])
+        if self.numbers.centered:
+            S[:, :Nc] -= np.eye(Nc)[np.arange(b, e) % Nc]
+        self.input.S[block.new, block.upto] = S
+        last = self.layers[-1]
+        same = np.arange(b, e)[:, None] % Nc == np.arange(e) % Nc
+        last.K[block.new, block.upto] = self.numbers.gamma * self._kappa(block) * same
+        put_symmetric(last.S_r, block, self.d[b:, None] * self.d * same)
+        return block
+
+    def _kappa(self, block: Block) -> np.ndarray:
+        return self.rule.kappa[block.new, block.upto]
+
+    def _pass(
+        self, block: Block, below: list[tuple[np.ndarray, np.ndarray]]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """One pass: backward with the rows `below` each layer, then the input, then forward; the new rows below."""
+        numbers, new, upto = self.numbers, block.new, block.upto
+        d, d_new, kappa = self.d, self.d[block.b :, None], self._kappa(block)
+        for ell in reversed(range(numbers.depth)):
+            layer = self.layers[ell]
+            self._from_below(ell, block, *below[ell])
+            layer.backward(block)
+            if ell:
+                lower, rho = self.layers[ell - 1], numbers.rho[ell]
+                C_g = layer.C_g[new, upto]
+                response = d_new * layer.G_u[new, upto] * d
+                lower.K[new, upto] = rho * (response + numbers.gamma * kappa * C_g)
+                put_symmetric(lower.S_r, block, rho * d_new * C_g * d)
+        first = self.layers[0]
+        response = d_new * first.G_u[new, upto] * d
+        self.input.A[new, upto] = numbers.rho[0] * (
+            response / numbers.gamma + kappa * first.C_g[new, upto]
+        )
+        S = self.input.S[upto, upto]
+        factor = numbers.rho[0] * numbers.inverse_width / numbers.gamma**2
+        self.input.solve(block, factor * S @ first.C_g[upto, upto] @ S.T)
+        rows = [(self.input.R_hr0[new, upto].copy(), self.input.C_h0[new, upto].copy())]
+        for ell in range(numbers.depth - 1):
+            layer = self.layers[ell]
+            self._from_below(ell, block, *rows[-1])
+            layer.forward(block)
+            rows.append((layer.H_r[new, upto].copy(), layer.C_h[new, upto].copy()))
+        self._from_below(numbers.depth - 1, block, *rows[-1])
+        return rows
+
+    def _from_below(self, ell: int, block: Block, R_hr: np.ndarray, C_h: np.ndarray) -> None:
+        """Rows of M and S_u of a layer."""
+        numbers, layer = self.numbers, self.layers[ell]
+        d, d_new = self.d, self.d[block.b :, None]
+        response = R_hr * d if ell else R_hr * (numbers.inverse_width / numbers.gamma)
+        learnt = numbers.gamma * self._kappa(block) * C_h
+        layer.M[block.new, block.upto] = d_new * response + learnt
+        put_symmetric(layer.S_u, block, d_new * C_h * d)
+
+    def below(self, rows: slice, columns: slice) -> list[tuple[np.ndarray, np.ndarray]]:
+        """R_hr and C_h below each layer."""
+        pairs = [(self.input.R_hr0, self.input.C_h0)]
+        pairs += [(layer.H_r, layer.C_h) for layer in self.layers[:-1]]
+        return [(R[rows, columns], C[rows, columns]) for R, C in pairs]
+
+
+def _settled(changes: list[float]) -> bool:
+    """Whether passes with these changes have converged."""
+    if changes[-1] < SETTLED:
+        return True
+    if changes[-1] > STALLED or len(changes) <= PATIENCE:
+        return False
+    return min(changes[-PATIENCE:]) > 0.5 * min(changes[:-PATIENCE])
+
+
+def _packed(pairs: list[tuple[np.ndarray, np.ndarray]], scales: list[float]) -> np.ndarray:
+    parts = (part for pair in pairs for part in pair)
+    return np.concatenate([part.ravel() / scale for part, scale in zip(parts, scales, strict=True)])
+
+
+def _unpacked(
+    x: np.ndarray, scales: list[float], shapes: list[tuple[int, int]]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    parts, place = [], 0
+    for scale, (s, e) in zip(scales, shapes, strict=True):
+        parts.append(scale * x[place : place + s * e].reshape(s, e))
+        place += s * e
+    return list(zip(parts[::2], parts[1::2], strict=True))

@@ -1,0 +1,122 @@
+"""The observables of a training in panels, at any times: between nodes by the polynomial of the panel."""
+
+import numpy as np
+from jaxtyping import Float
+
+from learndyn.core.progressing import Report
+from learndyn.errors import NotConverged
+from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
+from learndyn.families.deep_linear.observables import alignment
+from learndyn.families.deep_linear.panel_training import PanelTraining, halved, trained
+from learndyn.problem.training import GradientDescent
+
+FIRST_TOLERANCE, ATTEMPTS = 10.0, 3
+"""The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
+
+
+def read(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.ndarray]:
+    """Losses, their decomposition and all correlations at `times`."""
+    numbers, Nc = state.numbers, state.numbers.outputs
+    E = interpolation(state, times)
+    rows = slice(0, state.limit.rows)
+    of_input = {
+        name: getattr(state.limit.input, name)[rows, rows]
+        for name in ("C_v", "C_b", "C_Delta", "C_h0", "H")
+    }
+
+    def trace(values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " k"]:
+        return E @ values.reshape(-1, Nc).sum(axis=1)
+
+    def two_times(C: Float[np.ndarray, "rows rows"]) -> Float[np.ndarray, "k c k c"]:
+        n = len(state.times)
+        return np.einsum("kt,tcsd,ls->kcld", E, C.reshape(n, Nc, n, Nc), E, optimize=True)
+
+    errors = np.diagonal(of_input["C_v"])
+    along = of_input["H"] @ np.kron(np.ones((len(state.times), 1)), np.eye(Nc))
+    gram = numbers.gram[0]
+    bias = ((along @ gram) * along).sum(axis=1)
+    zero = np.arange(state.limit.rows) % Nc
+    overlap = (along * gram[zero]).sum(axis=1)
+    arrays = {
+        "test_loss": trace(errors) + Nc * numbers.noise**2,
+        "bias": trace(bias),
+        "width_variance": trace(np.diagonal(of_input["C_b"]) - bias),
+        "data_variance": trace(errors - np.diagonal(of_input["C_b"])),
+        "alignment": alignment(trace(overlap), trace(errors), float(np.trace(gram))),
+        "C_v": two_times(of_input["C_v"]),
+        "C_h0": two_times(of_input["C_h0"]),
+    }
+    if numbers.data == DATASET:
+        arrays["train_loss"] = trace(np.diagonal(of_input["C_Delta"]))
+        arrays["C_Delta"] = two_times(of_input["C_Delta"])
+    layers = state.limit.layers
+    arrays["C_h"] = np.stack([two_times(layer.C_h[rows, rows]) for layer in layers])
+    arrays["C_g"] = np.stack([two_times(layer.C_g[rows, rows]) for layer in layers])
+    return arrays
+
+
+def interpolation(
+    state: PanelTraining, times: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, "k nodes"]:
+    """The matrix from values at the nodes to values at `times`."""
+    E = np.zeros((len(times), len(state.times)))
+    ends = np.array([panel.end for panel in state.panels])
+    for row, time in enumerate(times):
+        if time <= 0:
+            E[row, 0] = 1.0
+            continue
+        panel = state.panels[min(int(np.searchsorted(ends, time)), len(ends) - 1)]
+        part = (time - panel.start) / (panel.end - panel.start)
+        # The node before the first of a panel is the end of the panel before it.
+        E[row, panel.first - 1 : panel.last + 1] = panel.rule.interpolate(np.array([part]))[0]
+    return E
+
+
+def solve_in_panels(
+    numbers: LimitNumbers,
+    training: GradientDescent,
+    times: Float[np.ndarray, " k"],
+    tolerance: float,
+    report: Report,
+) -> tuple[dict[str, np.ndarray], dict[str, float], int]:
+    """The observables at `times`, their accuracies, and the number of nodes.
+
+    The accuracy is measured against a solution with half as many panels, whose error is about 2^5 times larger between
+    nodes and 2^7 times at the ends of panels: it is taken to be an eighth of the difference.
+    """
+    end, local = float(times[-1]), FIRST_TOLERANCE * tolerance
+    for attempt in range(ATTEMPTS):
+        state = trained(numbers, training, end, local, _progress(report, end, attempt))
+        arrays = read(state, times)
+        coarse = read(halved(state, training, end), times)
+        accuracy = {
+            name: float(np.max(np.abs(values - coarse[name]), initial=0.0)) / 8
+            for name, values in arrays.items()
+        }
+        relative = max(
+            float(np.max(np.abs(arrays[name] - coarse[name]) / _scale(arrays[name]))) / 8
+            for name in ("test_loss", "train_loss")
+            if name in arrays
+        )
+        if relative <= tolerance:
+            return arrays, accuracy, len(state.times)
+        local *= min(0.1, tolerance / relative)
+    raise NotConverged(
+        f"panels reach a relative accuracy of {relative:.1g} with {len(state.times)} nodes, and not {tolerance:g}; use a "
+        "larger tolerance, or Rows"
+    )
+
+
+def _scale(loss: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """A loss that vanishes is known relative to its start only."""
+    return np.abs(loss) + 1e-3 * abs(loss[0])
+
+
+def _progress(report: Report, end: float, attempt: int) -> Report:
+    """The fraction done, on a logarithmic scale of time, because panels grow with time."""
+
+    def done(time: float) -> None:
+        part = np.log1p(time / end * 1e4) / np.log1p(1e4)
+        report((attempt + float(part)) / ATTEMPTS)
+
+    return done

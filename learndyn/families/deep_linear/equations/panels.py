@@ -67,18 +67,14 @@ class Block(NamedTuple):
 
     b: int
     e: int
+    new: slice
+    upto: slice
+    old: slice
 
-    @property
-    def new(self) -> slice:
-        return slice(self.b, self.e)
-
-    @property
-    def upto(self) -> slice:
-        return slice(0, self.e)
-
-    @property
-    def old(self) -> slice:
-        return slice(0, self.b)
+    @classmethod
+    def of(cls, b: int, e: int) -> "Block":
+        """Rows b … e − 1."""
+        return cls(b, e, slice(b, e), slice(0, e), slice(0, b))
 
 
 def put_symmetric(C: Square, block: Block, rows: Float[np.ndarray, "s e"]) -> None:
@@ -128,130 +124,129 @@ class Pair(Growing):
 
 
 class Input(Growing):
-    """The input layer and the data: rows of R_hr⁰ and C_h⁰ from rows of A and of C_g¹."""
+    """The input layer and the data: rows of R_hr⁰ and C_h⁰ from rows of A and of C_g¹.
+
+    `source` is w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²).
+    """
 
     def __init__(self, numbers: LimitNumbers):
-        super().__init__("A", "R", "H", "C_b", "C_v", "C_Delta", "C_h0", "R_hr0", "S", "source")
+        super().__init__(
+            *("A", "R", "H", "RH", "C_b", "C_v", "C_Delta", "C_h0", "R_hr0", "S", "source")
+        )
         self.numbers = numbers
-        if numbers.data == DATASET:
-            # In the basis of Schur vectors of each diagonal block of A, all functions of A are lower triangular.
-            self.schur = Triangular()
+        self.triangular = Triangular()
 
-    def solve(self, block: Block, noise: Float[np.ndarray, "e e"]) -> None:
-        """Fill the rows; A and S are known, and `noise` is the covariance of S r⁰, all up to e."""
-        new, upto = block.new, block.upto
-        numbers, Nc = self.numbers, self.numbers.outputs
-        zero = np.arange(block.e) % Nc
-        target = numbers.gram[0][np.ix_(zero, zero)] + noise
-        if numbers.data == DATASET:
+    def solve(self, block: Block) -> None:
+        """Fill the rows; those of A, S and `source` are known."""
+        new, upto, old = block.new, block.upto, block.old
+        on_dataset = self.numbers.data == DATASET
+        if on_dataset:
             self._respond_to_data(block)
         else:
             own = np.linalg.inv(np.eye(block.e - block.b) + self.A[new, new])
-            self.H[new, block.old] = -own @ (self.A[new, block.old] @ self.H[block.old, block.old])
+            self.H[new, old] = -own @ (self.A[new, old] @ self.H[old, old])
             self.H[new, new] = own
-        H_new = self.H[new, upto]
-        put_symmetric(self.C_b, block, (H_new @ target) @ self.H[upto, upto].T)
-        if numbers.data == DATASET:
+        H = self.H[upto, upto]
+        put_symmetric(self.C_b, block, (H[new] @ self.source[upto, upto]) @ H.T)
+        if on_dataset:
             self._correlate_errors(block)
-            RH = self.R[new, upto] @ self.H[upto, upto]
+            self.RH[new, upto] = self.R[new, upto] @ H
         else:
             put_symmetric(self.C_v, block, self.C_b[new, upto])
             put_symmetric(self.C_h0, block, self.C_b[new, upto])
-            RH = H_new
-        self.R_hr0[new, upto] = -RH @ self.S[upto, upto]
+            self.RH[new, upto] = H[new]
+        self.R_hr0[new, upto] = -self.RH[new, upto] @ self.S[upto, upto]
 
     def _respond_to_data(self, block: Block) -> None:
         """Rows of R and H on a dataset."""
-        new, old, b = block.new, block.old, block.b
+        new, old = block.new, block.old
         alpha = 1 / self.numbers.inverse_data
         own_A = self.A[new, new]
         a, V = np.linalg.eig(own_A)
-        W = np.linalg.inv(V)
-        own_R = ((V * _root(a, alpha)) @ W).real
+        own_R = ((V * _root(a, alpha)) @ np.linalg.inv(V)).real
         own_H = (1 - alpha) * np.eye(len(a)) + alpha * own_R
         self.R[new, new], self.H[new, new] = own_R, own_H
-        if b:
-            P = own_H @ own_A
-            right = -own_H @ (self.A[new, old] @ (self.R[old, old] @ self.H[old, old]))
-            # α X + P X H = right
-            p, V = np.linalg.eig(P)
-            rows = self.schur.solve(
-                self.H[old, old], np.linalg.solve(V, right), np.full(len(p), alpha), p
-            )
+        if block.b:
+            # α X + P X H = right, with P = H A of the panel itself
+            p, V = np.linalg.eig(own_H @ own_A)
+            right = -own_H @ (self.A[new, old] @ self.RH[old, old])
+            rows = self.triangular.solve(block.b, np.linalg.solve(V, right), alpha, p)
             self.R[new, old] = (V @ rows).real
             self.H[new, old] = alpha * self.R[new, old]
-        self.schur.prepare(block, own_A)
 
     def _correlate_errors(self, block: Block) -> None:
         """Rows of C_v, C_Δ and C_h⁰ on a dataset."""
         new, old, upto, b = block.new, block.old, block.upto, block.b
         alpha, Nc = 1 / self.numbers.inverse_data, self.numbers.outputs
-        same = np.arange(block.e)[:, None] % Nc == np.arange(block.e) % Nc
-        noise = self.numbers.noise**2 * same
-        Z = np.eye(block.e) - self.R[upto, upto]
-        own, left = Z[new, new], Z[new, old]
-        # C_v − αZ C_v Zᵀ = C_b + ασ² Z 1 1ᵀ Zᵀ, block by block
-        right = self.C_b[new, upto] + alpha * (Z[new] @ noise) @ Z.T
+        same = self.numbers.noise * np.eye(Nc)[np.arange(block.e) % Nc]
+        R, H = self.R[upto, upto], self.H[upto, upto]
+        to_noise, R_noise = same - R @ same, R @ same
+        own, left = np.eye(block.e - b) - R[new, new], -R[new, old]
+        # C_v − αZ C_v Zᵀ = C_b + ασ² Z 1 1ᵀ Zᵀ with Z = 1 − R, block by block
+        right = self.C_b[new, upto] + alpha * to_noise[new] @ to_noise.T
+        fed = left @ self.C_v[old, old]
         z, V = np.linalg.eig(own)
         W = np.linalg.inv(V)
+        C_o = np.zeros((len(z), 0))
         if b:
-            first = right[:, :b] + alpha * (left @ self.C_v[old, old]) @ Z[old, old].T
-            rows = self.schur.solve(
-                Z[old, old], W @ first, np.ones(len(z)), -alpha * z, transposed=True
-            )
+            first = right[:, :b] + alpha * (fed - fed @ R[old, old].T)
+            # Z = (1 − H)/α
+            rows = self.triangular.solve(b, W @ first, 1 - z, z, transposed=True)
             C_o = (V @ rows).real
-        else:
-            C_o = np.zeros((len(z), 0))
         crossed = own @ C_o @ left.T
-        second = right[:, b:] + alpha * (crossed + crossed.T + left @ self.C_v[old, old] @ left.T)
+        second = right[:, b:] + alpha * (crossed + crossed.T + fed @ left.T)
         C_d = V @ ((W @ second @ W.T) / (1 - alpha * np.outer(z, z))) @ V.T
         put_symmetric(self.C_v, block, np.hstack([C_o, C_d.real]))
-        source = self.C_v[upto, upto] + noise
-        R, H = self.R[upto, upto], self.H[upto, upto]
-        put_symmetric(self.C_Delta, block, (R[new] @ source) @ R.T)
-        fed = (H[new] @ self.C_Delta[upto, upto]) @ H.T / alpha
-        put_symmetric(self.C_h0, block, fed + (R[new] @ self.C_b[upto, upto]) @ R.T)
+        C_Delta = (R[new] @ self.C_v[upto, upto]) @ R.T + R_noise[new] @ R_noise.T
+        put_symmetric(self.C_Delta, block, C_Delta)
+        by_errors = (H[new] @ self.C_Delta[upto, upto]) @ H.T / alpha
+        put_symmetric(self.C_h0, block, by_errors + (R[new] @ self.C_b[upto, upto]) @ R.T)
+
+    def close(self, block: Block) -> None:
+        """The rows are final; what the next panels need of them is prepared."""
+        if self.numbers.data == DATASET:
+            self.triangular.append(block, self.A[block.new, block.new], self.H)
 
 
 class Triangular:
-    """Solves equations with functions of the block triangular A, in the Schur vectors of its diagonal blocks."""
+    """Solves equations with H, which is a function of the block triangular A.
+
+    In the Schur vectors of the diagonal blocks of A, all functions of A are lower triangular.
+    """
 
     def __init__(self):
-        self.vectors: list[tuple[Block, np.ndarray]] = []
+        self.vectors = self.lower = np.zeros((0, 0), complex)
 
-    def prepare(self, block: Block, own: Square) -> None:
-        """Use the Schur vectors of a diagonal block of A from now on, instead of earlier ones for the same rows."""
-        self.vectors = [item for item in self.vectors if item[0].e <= block.b]
-        self.vectors.append((block, schur(own, output="complex")[1][:, ::-1]))
-
-    def _basis(self, b: int) -> Complex[np.ndarray, "b b"]:
-        Q = np.zeros((b, b), complex)
-        for block, vectors in self.vectors:
-            if block.e <= b:
-                Q[block.new, block.new] = vectors
-        return Q
+    def append(self, block: Block, own: Square, H: Square) -> None:
+        """Add the rows of a panel; `own` is its diagonal block of A."""
+        b, e = block.b, block.e
+        vectors, lower = self.vectors, self.lower
+        self.vectors, self.lower = np.zeros((2, e, e), complex)
+        self.vectors[:b, :b], self.lower[:b, :b] = vectors[:b, :b], lower[:b, :b]
+        Q = schur(own, output="complex")[1][:, ::-1]
+        self.vectors[b:, b:] = Q
+        self.lower[b:] = Q.conj().T @ H[block.new, block.upto] @ self.vectors
 
     def solve(
         self,
-        X: Square,
+        b: int,
         right: Complex[np.ndarray, "s b"],
-        constant: np.ndarray,
-        factor: np.ndarray,
+        constant: float | np.ndarray,
+        factor: Complex[np.ndarray, " s"],
         transposed: bool = False,
     ) -> Complex[np.ndarray, "s b"]:
-        """Rows y with y (constant + factor X) = right, or with Xᵀ for X."""
-        Q = self._basis(len(X))
-        lower = Q.conj().T @ X @ Q
-        if transposed:
-            # Xᵀ = Q* lowerᵀ Qᵀ
-            basis, back, triangle = Q.conj(), Q.T, lower.T
-        else:
-            basis, back, triangle = Q, Q.conj().T, lower
-        rows = []
-        for row, c, f in zip(right @ basis, constant, factor, strict=True):
-            matrix = f * triangle
-            matrix[np.diag_indices_from(matrix)] += c
-            rows.append(solve_triangular(matrix.T, row, lower=transposed, check_finite=False))
+        """Rows y with y (constant + factor H) = right, or with Hᵀ for H, for the first b rows of H."""
+        Q, lower = self.vectors[:b, :b], self.lower[:b, :b]
+        # H = Q L Q⁺ and Hᵀ = Q* Lᵀ Qᵀ
+        basis, back = (Q.conj(), Q.T) if transposed else (Q, Q.conj().T)
+        diagonal, rows = np.arange(b), []
+        for row, c, f in zip(
+            right @ basis, np.broadcast_to(constant, len(right)), factor, strict=True
+        ):
+            matrix = f * lower
+            matrix[diagonal, diagonal] += c
+            trans = 0 if transposed else 1
+            rows.append(solve_triangular(matrix, row, trans, lower=True, check_finite=False))
         return np.stack(rows) @ back
 
 
@@ -304,6 +299,7 @@ class PanelLimit:
             changes.append(np.max(np.abs(image - x)))
             if _settled(changes):
                 self.layers[-1].forward(block)
+                self.input.close(block)
                 self.rows = block.e
                 return number + 1
             accelerate(number, x, image, x.size, history)
@@ -315,7 +311,7 @@ class PanelLimit:
         b, e = self.rows, self.rows + len(d) * Nc
         for matrices in (*self.layers, self.input, self.rule):
             matrices.reserve(e)
-        block = Block(b, e)
+        block = Block.of(b, e)
         self.rule.kappa[block.new, block.upto] = np.kron(kappa, np.ones((Nc, Nc)))
         self.d = np.concatenate([self.d[:b] if b else [], np.repeat(d, Nc)])
         S = np.zeros((e - b, e))
@@ -353,9 +349,8 @@ class PanelLimit:
         self.input.A[new, upto] = numbers.rho[0] * (
             response / numbers.gamma + kappa * first.C_g[new, upto]
         )
-        S = self.input.S[upto, upto]
-        factor = numbers.rho[0] * numbers.inverse_width / numbers.gamma**2
-        self.input.solve(block, factor * S @ first.C_g[upto, upto] @ S.T)
+        put_symmetric(self.input.source, block, self._source(block))
+        self.input.solve(block)
         rows = [(self.input.R_hr0[new, upto].copy(), self.input.C_h0[new, upto].copy())]
         for ell in range(numbers.depth - 1):
             layer = self.layers[ell]
@@ -364,6 +359,19 @@ class PanelLimit:
             rows.append((layer.H_r[new, upto].copy(), layer.C_h[new, upto].copy()))
         self._from_below(numbers.depth - 1, block, *rows[-1])
         return rows
+
+    def _source(self, block: Block) -> Float[np.ndarray, "s e"]:
+        """Rows of w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²)."""
+        numbers, zero = self.numbers, np.arange(block.e) % self.numbers.outputs
+        C = self.layers[0].C_g[block.upto, block.upto]
+        rows = self.d[block.b :, None] * C[block.new]
+        if numbers.centered:
+            rows = rows - C[zero[block.new]]
+            rows = rows * self.d - rows[:, zero]
+        else:
+            rows = rows * self.d
+        factor = numbers.rho[0] * numbers.inverse_width / numbers.gamma**2
+        return numbers.gram[0][np.ix_(zero[block.new], zero)] + factor * rows
 
     def _from_below(self, ell: int, block: Block, R_hr: np.ndarray, C_h: np.ndarray) -> None:
         """Rows of M and S_u of a layer."""

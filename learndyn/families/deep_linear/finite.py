@@ -18,18 +18,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.integrate import solve_ivp
 
 from learndyn.core.divergence import diverged
 from learndyn.core.method import Ensemble, Simulator
-from learndyn.core.progressing import Diverged, Products, StepByStep
+from learndyn.core.progressing import Diverged, Products, Report, StepByStep, Trainee
 from learndyn.core.record import Record
 from learndyn.families.deep_linear.limit_numbers import RULE
 from learndyn.families.deep_linear.network import Sizes, sizes
 from learndyn.families.deep_linear.observables import alignment
 from learndyn.numerics.delayed import DelayedMatrix, rows_times
+from learndyn.numerics.precision import float64
 from learndyn.problem.checks import boolean
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
+from learndyn.problem.schedules import as_schedule
 from learndyn.problem.supplies import Dataset, Population
 from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import PerStepRule
@@ -37,6 +40,8 @@ from learndyn.problem.weight_response import PerStepRule
 Examples = tuple[np.ndarray, np.ndarray]
 """Inputs X (examples × D) and label noise σε (outputs × examples)."""
 
+FLOW = 1e-8
+"""The error of a step of gradient flow, relative and absolute, in the weights."""
 BLOCK_NUMBERS = 2**18
 """Random numbers per block of a stream, unless one batch needs more."""
 
@@ -171,15 +176,37 @@ class FiniteDeepLinear:
 
     def step(self, fields: DeepLinearFields, eta: float) -> None:
         """Train all weights for one step of rate η under the forces of `fields`."""
+        pairs = zip(self.matrices, self._force_scales(), fields.g, fields.h[:-1], strict=True)
+        for W, scale, g, h in pairs:
+            W.move(scale * g, h, eta)
+        self.buffer = self.momentum * self.buffer + eta * self.spec.gamma * fields.h[-1]
+        self.w = (1 - eta * self.decay) * self.w + self.buffer
+
+    def flat_weights(self) -> Float[np.ndarray, " weights"]:
+        """All weights in one vector."""
+        return np.concatenate([*(W.value().ravel() for W in self.matrices), self.w.ravel()])
+
+    def set_weights(self, flat: Float[np.ndarray, " weights"]) -> None:
+        """Replace all weights."""
+        place = 0
+        for W in self.matrices:
+            W.W = flat[place : place + W.W.size].reshape(W.W.shape)
+            place += W.W.size
+        self.w = flat[place:].reshape(self.w.shape)
+
+    def flat_forces(self, fields: DeepLinearFields) -> Float[np.ndarray, " weights"]:
+        """The forces on all weights, less the decay, in one vector."""
+        spec = self.spec
+        pairs = zip(self.matrices, self._force_scales(), fields.g, fields.h[:-1], strict=True)
+        forces = [(scale * g.T @ h - self.decay * W.W).ravel() for W, scale, g, h in pairs]
+        readout = spec.gamma * fields.h[-1] - self.decay * self.w
+        return np.concatenate([*forces, readout.ravel()])
+
+    def _force_scales(self) -> list[float]:
+        """The factors of Σ_c g_c h_c^⊤ in the forces on the matrices."""
         spec = self.spec
         inner = 1.0 if spec.branch is None else spec.branch
-        scales = (1.0, *(inner for _ in spec.r[1:]))
-        for W, r, scale, g, h in zip(
-            self.matrices, spec.r, scales, fields.g, fields.h[:-1], strict=True
-        ):
-            W.move(scale * spec.gamma / r * g, h, eta)
-        self.buffer = self.momentum * self.buffer + eta * spec.gamma * fields.h[-1]
-        self.w = (1 - eta * self.decay) * self.w + self.buffer
+        return [(1.0 if ell == 0 else inner) * spec.gamma / r for ell, r in enumerate(spec.r)]
 
     def retrain(self, training: GradientDescent) -> None:
         """Continue with another momentum and decay."""
@@ -236,8 +263,8 @@ def draw(
     return sources, networks, target
 
 
-class DeepLinearTraining(StepByStep):
-    """The network of a seed in training, with its companions if there are any.
+class DeepLinearNetworks(Trainee):
+    """Base: the network of a seed in training, with its companions if there are any.
 
     - `problem`, `spec`: the problem, with its dimensions and numbers
     - `seed`: the seed of the target, the weights and the data
@@ -245,14 +272,11 @@ class DeepLinearTraining(StepByStep):
     - `expected`: the number of steps that will be recorded
     """
 
-    changeable = RULE
-
     def __init__(
         self, problem: Problem, spec: FiniteSpec, seed: int, partners: bool, expected: int
     ):
         super().__init__(expected)
         self.problem, self.spec = problem, spec
-        self.rule = PerStepRule.of(problem.training)
         self.sources, self.networks, self.target = draw(spec, seed, partners)
         self.goal = spec.overlap(self.target, self.target)
         self.per_input = np.sqrt(spec.lam) / spec.r[0]
@@ -276,13 +300,6 @@ class DeepLinearTraining(StepByStep):
             self.scale = loss
         if diverged(loss, self.scale):
             raise Diverged
-
-    def step(self) -> None:
-        eta = self.rule.eta[self.now]
-        for row, fields in zip(self.networks, self.fields, strict=True):
-            for network, forces in zip(row, fields, strict=True):
-                network.step(forces, eta)
-        self._compute_fields(self.now + 1)
 
     def measure(self) -> dict[str, Any]:
         """The observables of the present step.
@@ -323,12 +340,6 @@ class DeepLinearTraining(StepByStep):
         aligned = alignment(arrays["alignment"], error, self.goal)
         return arrays | {"test_loss": error + self.noise, "alignment": aligned}
 
-    def change(self, problem: Problem) -> None:
-        training = problem.training
-        self.rule, self.problem = self.rule.until(self.now, training), problem
-        for network in itertools.chain(*self.networks):
-            network.retrain(training)
-
     def weights(self) -> dict[str, np.ndarray]:
         """The matrices W0, W1, … of the layers and the readout w."""
         network = self.networks[0][0]
@@ -347,6 +358,67 @@ class DeepLinearTraining(StepByStep):
         return {"x": X[:count].copy(), "y": y.T[:count].copy()}
 
 
+class DeepLinearTraining(DeepLinearNetworks, StepByStep):
+    """Training step by step."""
+
+    changeable = RULE
+
+    def begin(self) -> None:
+        self.rule = PerStepRule.of(self.problem.training)
+        super().begin()
+
+    def step(self) -> None:
+        eta = self.rule.eta[self.now]
+        for row, fields in zip(self.networks, self.fields, strict=True):
+            for network, forces in zip(row, fields, strict=True):
+                network.step(forces, eta)
+        self._compute_fields(self.now + 1)
+
+    def change(self, problem: Problem) -> None:
+        training = problem.training
+        self.rule, self.problem = self.rule.until(self.now, training), problem
+        for network in itertools.chain(*self.networks):
+            network.retrain(training)
+
+
+class DeepLinearFlow(DeepLinearNetworks):
+    """Gradient flow dW/dt = η(t)(force − λW), by an explicit Runge–Kutta rule of eighth order in adaptive steps."""
+
+    now: float = 0.0
+
+    def move(self, until: float, report: Report) -> None:
+        training = self.problem.training
+        kinks = [t for t in training.breakpoints(until) if self.now < t < until]
+        for start, stop in itertools.pairwise([self.now, *kinks, until]):
+            for source, row in zip(self.sources, self.networks, strict=True):
+                for network in row:
+                    self._integrate(network, source.at(0), start, stop)
+            report(stop)
+        self._compute_fields(0)
+
+    def _integrate(
+        self, network: FiniteDeepLinear, examples: Examples | None, start: float, stop: float
+    ) -> None:
+        """Move the weights of a network from one time to another."""
+        if stop <= start:
+            return
+        schedule = as_schedule(self.problem.training.learning_rate)
+        last = np.nextafter(stop, start)
+
+        def derivative(t: float, weights: np.ndarray) -> np.ndarray:
+            network.set_weights(weights)
+            with float64():
+                rate = float(schedule(min(t, last)))
+            return rate * network.flat_forces(network.fields(examples))
+
+        flow = solve_ivp(
+            derivative, (start, stop), network.flat_weights(), "DOP853", rtol=FLOW, atol=FLOW
+        )
+        if not flow.success or not np.all(np.isfinite(flow.y[:, -1])):
+            raise Diverged
+        network.set_weights(flow.y[:, -1])
+
+
 def memory(spec: FiniteSpec, count: int, partners: bool) -> float:
     """Bytes for a seed recorded at `count` steps: weights, examples, recorded vectors and their correlations."""
     D, N, examples = spec.sizes
@@ -361,7 +433,7 @@ def memory(spec: FiniteSpec, count: int, partners: bool) -> float:
 
 
 class Descent(Simulator):
-    """(Stochastic) gradient descent on the weights of finite networks.
+    """(Stochastic) gradient descent on the weights of finite networks; gradient flow if training has a time.
 
     - `partners`: whether every seed also trains three companions, which share with its network only the data, only the
       initial weights, or nothing but the target w*. Default: False.
@@ -381,8 +453,9 @@ class Descent(Simulator):
         if spec.coefficients is not None:
             # The dimension-free theory is the limit of many units and examples, whatever D.
             evidence["limiting_size"] = min(n for n in (*N, examples) if n)
+        trainee = DeepLinearTraining if record.axis == "step" else DeepLinearFlow
         return Ensemble(
-            lambda seed: DeepLinearTraining(problem, spec, seed, self.partners, len(record)),
+            lambda seed: trainee(problem, spec, seed, self.partners, len(record)),
             record,
             memory(spec, len(record), self.partners),
             f"training deep linear networks of size {size}, recorded at {len(record)} steps",

@@ -7,10 +7,15 @@ from learndyn.core.progressing import Report
 from learndyn.errors import NotConverged
 from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
 from learndyn.families.deep_linear.observables import alignment
-from learndyn.families.deep_linear.panel_training import PanelTraining, halved, trained
+from learndyn.families.deep_linear.panel_training import (
+    Course,
+    PanelTraining,
+    trained,
+    with_fewer_nodes,
+)
 from learndyn.problem.training import GradientDescent
 
-FIRST_TOLERANCE, ATTEMPTS = 10.0, 3
+FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
 """The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
 
 
@@ -81,14 +86,15 @@ def solve_in_panels(
 ) -> tuple[dict[str, np.ndarray], dict[str, float], int]:
     """The observables at `times`, their accuracies, and the number of nodes.
 
-    The accuracy is measured against a solution with half as many panels, whose error is about 2^5 times larger between
-    nodes and 2^7 times at the ends of panels: it is taken to be an eighth of the difference.
+    The accuracy is measured against a solution with a node less in each panel, whose error is at least ten times larger:
+    it is taken to be an eighth of the difference.
     """
-    end, local = float(times[-1]), FIRST_TOLERANCE * tolerance
+    course, local = Course(training, times), FIRST_TOLERANCE * tolerance
     for attempt in range(ATTEMPTS):
-        state = trained(numbers, training, end, local, _progress(report, end, attempt))
+        advance = _progress(report, course.end, attempt)
+        state = trained(numbers, float(training.weight_decay), course, local, advance)
         arrays = read(state, times)
-        coarse = read(halved(state, training, end), times)
+        coarse = read(with_fewer_nodes(state, course), times)
         accuracy = {
             name: float(np.max(np.abs(values - coarse[name]), initial=0.0)) / 8
             for name, values in arrays.items()
@@ -100,10 +106,10 @@ def solve_in_panels(
         )
         if relative <= tolerance:
             return arrays, accuracy, len(state.times)
-        local *= min(0.1, tolerance / relative)
+        local *= 0.5 * (tolerance / relative) ** 1.2
     raise NotConverged(
-        f"panels reach a relative accuracy of {relative:.1g} with {len(state.times)} nodes, and not {tolerance:g}; use a "
-        "larger tolerance, or Rows"
+        f"panels reach a relative accuracy of {relative:.1g} with {len(state.times)} nodes, and not {tolerance:g}; use "
+        "a larger tolerance, or Rows"
     )
 
 

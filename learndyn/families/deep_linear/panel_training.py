@@ -21,8 +21,10 @@ EXPLICIT = 40
 EXPONENT = 1 / 6
 """The error of a panel with three nodes is of sixth order in its length."""
 GROWTH, REJECTED, SHORTEST = 2.0, 2.0, 1e-12
-"""The largest factor from one panel to the next; errors above `REJECTED` tolerances are rejected; and the shortest panel
-relative to the time."""
+"""The largest factor from one panel to the next; the error, in tolerances, above which a panel is rejected; and the
+shortest panel relative to the time."""
+MOST_EDGES = 40
+"""Up to so many recorded times are ends of panels."""
 
 
 class Panel(NamedTuple):
@@ -184,13 +186,16 @@ class Course:
 
     - `steps`: whether time counts steps of gradient descent; otherwise it is that of gradient flow.
     - `end`: the last time.
+
+    Recorded times are edges too, unless there are many: the ends of panels are more accurate than what lies between.
     """
 
-    def __init__(self, training: GradientDescent, end: float):
-        self.steps, self.end = training.time is None, float(end)
+    def __init__(self, training: GradientDescent, recorded: Float[np.ndarray, " k"]):
+        self.steps, self.end = training.time is None, float(recorded[-1])
         self.schedule = as_schedule(training.learning_rate)
         breakpoints = [np.ceil(t) if self.steps else t for t in training.breakpoints(self.end)]
-        self.edges = sorted({*breakpoints, self.end})
+        wanted = recorded.tolist() if len(recorded) <= MOST_EDGES else [self.end]
+        self.edges = sorted({*breakpoints, *map(float, wanted)} - {0.0})
 
     def rates(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """η at times within a panel; at an edge, from the left."""
@@ -227,14 +232,17 @@ class Course:
 
 
 def trained(
-    numbers: LimitNumbers, training: GradientDescent, end: float, tolerance: float, report: Report
+    numbers: LimitNumbers, decay: float, course: Course, tolerance: float, report: Report
 ) -> PanelTraining:
-    """The limit up to `end`, in panels whose local error is about `tolerance`."""
-    course = Course(training, end)
-    state = PanelTraining(numbers, float(training.weight_decay))
+    """The limit to the end of the course, in panels whose local error is about `tolerance`."""
+    state = PanelTraining(numbers, decay)
     length = _explicit_steps(state, course) if course.steps else _first_length(numbers, course)
     while state.end < course.end:
         length = course.allowed(state.end, length)
+        if course.steps and length < course.shortest():
+            state.step(course.rate_of_step(round(state.end)))
+            length = course.shortest()
+            continue
         error = _attempt(state, course, length)
         if error is None or error > REJECTED * tolerance:
             _check_length(state, length, course)
@@ -267,43 +275,37 @@ def _check_length(state: PanelTraining, length: float, course: Course) -> None:
         )
 
 
+def _extended(state: PanelTraining, course: Course, length: float, count: int) -> bool:
+    """Add a panel with so many nodes; whether that succeeded."""
+    rule = course.rule(count, length)
+    return state.extend(length, rule, course.rates(state.end + length * rule.nodes))
+
+
 def _attempt(state: PanelTraining, course: Course, length: float) -> float | None:
     """Add a panel; its error as told by a panel with a node less, or None if there is no solution to trust."""
     before, ends = state.losses[-1], []
     for count in (NODES - 1, NODES):
-        rule = course.rule(count, length)
-        rates = course.rates(state.end + length * rule.nodes)
-        if not state.extend(length, rule, rates):
+        if not _extended(state, course, length, count):
             return None
         ends.append(state.summary())
         if count < NODES:
             state.withdraw()
-    if state.losses[-1] > before * (1 + 1e-9) + 1e-13 * state.losses[0]:
-        # Implicit steps have several solutions, and gradient flow lowers the loss.
+    risen = state.losses[-1] > before * (1 + 1e-9) + 1e-13 * state.losses[0]
+    if risen and not state.decay:
+        # Implicit steps have several solutions, and training without decay lowers the loss.
         state.withdraw()
         return None
     return float(np.max(np.abs(ends[1] - ends[0]) / state.scales(ends[1])))
 
 
-def halved(state: PanelTraining, training: GradientDescent, end: float) -> PanelTraining:
-    """The same training with half as many panels: two by two in one, where no edge lies between and that can be solved."""
-    course = Course(training, end)
+def with_fewer_nodes(state: PanelTraining, course: Course) -> PanelTraining:
+    """The same panels with a node less each."""
     coarse = PanelTraining(state.numbers, state.decay)
-    waiting = list(state.panels)
-    while waiting:
-        panel = waiting.pop(0)
+    for panel in state.panels:
         if len(panel.rule.nodes) == 1:
             coarse.step(course.rate_of_step(round(coarse.end)))
-            continue
-        lengths = [panel.end - coarse.end]
-        if waiting and panel.end not in course.edges:
-            lengths.insert(0, waiting[0].end - coarse.end)
-        for length in lengths:
-            rule = course.rule(NODES, length)
-            if coarse.extend(length, rule, course.rates(coarse.end + length * rule.nodes)):
-                break
-        else:
-            raise NotConverged(f"a panel from time {coarse.end:.4g} on cannot be solved again")
-        if coarse.end > panel.end:
-            waiting.pop(0)
+        elif not _extended(coarse, course, panel.end - coarse.end, NODES - 1):
+            raise NotConverged(
+                f"the panel from time {coarse.end:.4g} on has no solution with {NODES - 1} nodes"
+            )
     return coarse

@@ -6,8 +6,8 @@ values there, so that W(c_i) = W(0) + Σ_j a_ij F(c_j). Gradient flow integrates
 
     a_ij = Σ_{m=0}^{q_i − 1} ℓ_j(m),     q_i = h c_i,
 
-a polynomial in q_i, so that nodes need not be whole numbers. They are the Gauss nodes of the weight h − m on the steps m,
-and h itself: for long panels those of Radau.
+a polynomial in q_i, so that nodes need not be whole numbers. They are the Gauss nodes of the weight h − m on the steps
+m, and h itself: for long panels those of Radau.
 """
 
 from functools import lru_cache
@@ -19,10 +19,7 @@ from numpy.polynomial import legendre
 
 
 class PanelRule(NamedTuple):
-    """The nodes of a panel as parts of it, and the sums or integrals a of the interpolating polynomials up to them.
-
-    `interpolate(x)` takes values at the beginning and at the nodes to parts x of the panel.
-    """
+    """The nodes of a panel as parts of it, and the sums or integrals a of the interpolating polynomials up to them."""
 
     nodes: Float[np.ndarray, " s"]
     sums: Float[np.ndarray, "s s"]

@@ -5,10 +5,16 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from learndyn.core.divergence import diverged
 from learndyn.core.progressing import Report
 from learndyn.errors import NotConverged
-from learndyn.families.deep_linear.equations.panels import Growing, PanelLimit
+from learndyn.families.deep_linear.equations.panels import (
+    FeedforwardPanels,
+    ImpulseResponses,
+    ResidualPanels,
+)
 from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
+from learndyn.families.deep_linear.observables import edge_of_stability
 from learndyn.numerics.panels import PanelRule, radau, summed
 from learndyn.numerics.precision import float64
 from learndyn.problem.schedules import as_schedule
@@ -44,18 +50,21 @@ class Panel(NamedTuple):
 class PanelTraining:
     """The limit as far as its panels reach.
 
-    Node 0 is the start of training; a panel adds the nodes of its rule, the last of which is its end.
+    Node 0 is the start of training; a panel adds the nodes of its rule, the last of which is its end. `diverged` tells
+    that training diverges in the next step.
     """
 
     def __init__(self, numbers: LimitNumbers, decay: float):
         self.numbers, self.decay = numbers, decay
-        self.limit = PanelLimit(numbers)
-        self.rule = Growing("kappa")
+        kind = FeedforwardPanels if numbers.branch is None else ResidualPanels
+        self.limit = kind(numbers)
+        self.rule = ImpulseResponses()
         self.d, self.times = np.ones(1), np.zeros(1)
         self.panels: list[Panel] = []
+        self.diverged = False
         Nc, beginning = numbers.outputs, np.eye(numbers.outputs)
         self.limit.solve_panel(
-            np.zeros((1, 1)), np.ones(1), [(-beginning, beginning)] * numbers.depth
+            np.zeros((1, 1)), np.ones(1), [(-beginning, beginning)] * len(self.limit.carried())
         )
         self.passes = [1]
         self.losses = [self._loss(Nc)]
@@ -86,6 +95,12 @@ class PanelTraining:
         scales[0] += 1e-3 * (self.start[0])
         scales[-1] += 1e-3 * (self.start[-1])
         return scales
+
+    def gradients(self) -> tuple[np.ndarray, np.ndarray]:
+        """|h⁰|² at all nodes, and h⁰·h⁰ at successive ones."""
+        Nc, C = self.numbers.outputs, self.limit.input.C_h0[: self.limit.rows, : self.limit.rows]
+        same, next_to = (np.diagonal(C, offset).reshape(-1, Nc).sum(axis=1) for offset in (0, -Nc))
+        return same, next_to
 
     def step(self, rate: float) -> bool:
         """One step of gradient descent, as a panel with a single node."""
@@ -141,12 +156,13 @@ class PanelTraining:
         chosen = self._last_ends()
         ends = (np.array(chosen)[:, None] * Nc + np.arange(Nc)).ravel()
         guesses = []
-        for ell, (R, C) in enumerate(self.limit.below(slice(0, b), slice(0, b))):
+        for number, (R, C) in enumerate(self.limit.carried()):
+            R, C = R[:b, :b], C[:b, :b]
             left = E @ C[ends]
             right = E @ C[np.ix_(ends, ends)] @ E.T
             if len(self.panels) < 2:
                 # Before anything is learnt, R_hr = −S, and 1/(ν γ_0) times that above layer 1.
-                factor = 1.0 if ell == 0 else numbers.inverse_width / numbers.gamma
+                factor = 1.0 if number == 0 else numbers.inverse_width / numbers.gamma
                 rows = np.hstack([np.zeros((size, b)), -factor * np.eye(size)])
                 if numbers.centered:
                     rows[:, :Nc] += factor * np.kron(np.ones((s, 1)), np.eye(Nc))
@@ -194,7 +210,8 @@ class Course:
         self.steps, self.end = training.time is None, float(recorded[-1])
         self.schedule = as_schedule(training.learning_rate)
         breakpoints = [np.ceil(t) if self.steps else t for t in training.breakpoints(self.end)]
-        wanted = recorded.tolist() if len(recorded) <= MOST_EDGES else [self.end]
+        self.records_are_ends = len(recorded) <= MOST_EDGES
+        wanted = recorded.tolist() if self.records_are_ends else [self.end]
         self.edges = sorted({*breakpoints, *map(float, wanted)} - {0.0})
 
     def rates(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -237,7 +254,7 @@ def trained(
     """The limit to the end of the course, in panels whose local error is about `tolerance`."""
     state = PanelTraining(numbers, decay)
     length = _explicit_steps(state, course) if course.steps else _first_length(numbers, course)
-    while state.end < course.end:
+    while state.end < course.end and not state.diverged:
         length = course.allowed(state.end, length)
         if course.steps and length < course.shortest():
             state.step(course.rate_of_step(round(state.end)))
@@ -259,7 +276,18 @@ def trained(
 def _explicit_steps(state: PanelTraining, course: Course) -> float:
     """Carry out the first steps one by one; the length of the first panel."""
     while state.end < min(EXPLICIT, course.end):
-        state.step(course.rate_of_step(round(state.end)))
+        solved = state.step(course.rate_of_step(round(state.end)))
+        if not solved or diverged(state.losses[-1], state.losses[0]):
+            if solved:
+                state.withdraw()
+            state.diverged = True
+            return 0.0
+    edge = edge_of_stability(*state.gradients())
+    if edge is not None:
+        raise NotConverged(
+            f"training is at the edge of stability from step {edge}: its gradients change sign at every step, which "
+            "panels cannot follow; use Rows, Innovation or a smaller learning rate"
+        )
     return course.shortest()
 
 
@@ -271,7 +299,7 @@ def _first_length(numbers: LimitNumbers, course: Course) -> float:
 def _check_length(state: PanelTraining, length: float, course: Course) -> None:
     if length <= max(course.shortest(), SHORTEST * max(state.end, 1e-12)):
         raise NotConverged(
-            f"panels of length {length:.3g} are still too long at time {state.end:.4g}; use Rows, or a larger tolerance"
+            f"panels of length {length:.3g} at time {state.end:.4g} are still too long; use Rows or a larger tolerance"
         )
 
 

@@ -1,4 +1,4 @@
-"""The methods for deep linear networks: each solves the exact limit forward in training time, without iteration."""
+"""The methods for deep linear networks: each solves the exact limit forward in training time."""
 
 import abc
 import math
@@ -39,6 +39,8 @@ from learndyn.problem.weight_response import impulse_response
 
 ROWS_WORK = 1.5e9
 """Up to this much work the row recursion takes seconds; it is then preferred, because it also gives the responses."""
+MANY_STEPS, FEW_JUMPS = 5000, 50
+"""Beyond so many steps panels are used, unless the learning rate jumps often: every jump ends a panel."""
 FEWER_BINS = 4
 """The accuracy of a grouped spectrum is measured against a solution with fewer bins by this factor."""
 RUNAWAY = 10.0
@@ -90,6 +92,9 @@ class DeepLinearMethod(Method, abstract=True):
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem that this method cannot solve."""
+        if problem.training.time is not None:
+            allowed = "must be Panels for gradient flow; or give training steps instead of a time"
+            raise ProblemError("method", type(self).__name__, allowed)
         if math.isinf(problem.network.depth):
             name = type(self).__name__
             raise ProblemError("method", name, "must be LayerNodes for an infinitely deep network")
@@ -217,39 +222,46 @@ class Innovation(DeepLinearMethod):
         return GrowingTraining(problem, limit_numbers(problem, self.bins), self.tolerance)
 
 
-class Panels(DeepLinearMethod):
+class Panels(Method):
     """Long trainings: gradient flow to any time, and gradient descent of millions of steps, on a few hundred nodes.
 
-    - `tolerance`: the relative accuracy of losses and correlations. Default: 1e-5.
+    - `tolerance`: the relative accuracy of both losses; one that vanishes counts as a thousandth of its start at least.
+      Default: 1e-5.
 
-    For inputs of one variance (without a spectrum) and a dataset or the population. Responses are left out.
+    For a dataset or the population, without a spectrum or momentum. Responses are left out. The first 40 steps of
+    gradient descent are carried out one by one; training must not be at the edge of stability by then.
     """
 
-    tolerance: float = field(number(minimum=1e-10, maximum=1e-2), default=1e-5)
+    libraries = ("numba",)
 
-    def check(self, problem: Problem) -> None:
-        super().check(problem)
-        for path, value, fine, allowed in (
-            ("network.skip", problem.network.skip, None, "must be None for Panels; use Rows"),
-            ("training.momentum", problem.training.momentum, 0, "must be 0 for Panels; use Rows"),
-        ):
-            if value != fine:
-                raise ProblemError(path, value, allowed)
-        if isinstance(problem.data, Stream):
-            raise ProblemError("method", "Panels", "must be Rows for fresh examples at every step")
-        if problem.task.spectrum is not None:
-            raise ProblemError("method", "Panels", "must be Rows or Innovation for input spectra")
+    tolerance: float = field(number(minimum=1e-9, maximum=1e-2), default=1e-5)
 
-    def solve_limit(
-        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
-    ) -> Curves:
-        arrays, accuracy, nodes = solve_in_panels(
-            numbers, problem.training, record.at, self.tolerance, report
+    @staticmethod
+    def suits(problem: Problem) -> bool:
+        """Whether the problem can be solved in panels."""
+        return (
+            not isinstance(problem.data, Stream)
+            and problem.task.spectrum is None
+            and not problem.training.momentum
+            and math.isfinite(problem.network.depth)
         )
-        evidence = common_evidence(problem, "panels", numbers, None) | {"nodes": nodes}
-        labels = layer_labels(numbers)
-        curves = Curves(TABLE, record, arrays, len(record), labels=labels, evidence=evidence)
-        return curves.told(accuracy=accuracy)
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        if not self.suits(problem):
+            allowed = (
+                "is for finite depth, a dataset or the population, without a spectrum or momentum; use Rows or "
+                "Innovation"
+            )
+            raise ProblemError("method", "Panels", allowed)
+        numbers = limit_numbers(problem, bins=1)
+        solution = solve_in_panels(numbers, problem.training, record.at, self.tolerance, report)
+        evidence = common_evidence(problem, "panels", numbers, None) | {
+            "nodes": solution.nodes,
+            "accuracy": solution.accuracy,
+        }
+        arrays = solution.arrays
+        reached, labels = len(arrays["test_loss"]), layer_labels(numbers)
+        return Curves(TABLE, record, arrays, reached, labels=labels, evidence=evidence)
 
 
 class LayerNodes(DeepLinearMethod):
@@ -280,13 +292,15 @@ class LayerNodes(DeepLinearMethod):
 def automatic(problem: Problem, record: Record) -> Method:
     """The method that is used unless the user names one.
 
-    `LayerNodes` at infinite depth; `Rows` if it takes seconds, or if the innovation basis is poor; else `Innovation`.
+    `LayerNodes` at infinite depth; `Panels` for gradient flow and very many steps; `Rows` if it takes seconds, or if
+    the innovation basis is poor; else `Innovation`.
     """
     if math.isinf(problem.network.depth):
         return LayerNodes()
-    if record.axis == "time":
-        return Panels()
     numbers = limit_numbers(problem, Rows().bins)
+    many = record.last > MANY_STEPS and len(problem.training.breakpoints(record.last)) < FEW_JUMPS
+    if record.axis == "time" or (many and Panels.suits(problem)):
+        return Panels()
     lazy = numbers.centered and numbers.gamma < SMALL_RICHNESS
     quick = work(numbers, int(record.last)) <= ROWS_WORK
     # With fresh noise at every step the innovation basis cannot be compressed, and skip connections join all layers in

@@ -55,6 +55,13 @@ class _Feedforward(Theory):
         if any(map(traced, jax.tree.leaves((network, data)))):
             allowed = "derivatives are known with respect to the training rule only"
             raise ProblemError("network, data", "traced", allowed)
+        flow = problem.training.time
+        if flow is not None and not solve.Panels.suits(problem):
+            allowed = (
+                "give steps instead: gradient flow is solved at finite depth, for a dataset or the population, without "
+                "a spectrum or momentum"
+            )
+            raise ProblemError("training.time", flow, allowed)
         if type(data) not in _AMOUNTS:
             return
         ratio, count = _AMOUNTS[type(data)]

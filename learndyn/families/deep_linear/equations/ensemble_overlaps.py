@@ -35,7 +35,7 @@ from learndyn.numerics.lower import (
 
 def same_data(rows: RecursionRows, const: RecursionConstants, bias: np.ndarray) -> np.ndarray:
     """C_v^ab = bias + Σ_k ω_k G_u^k C_u^ab G_u^kᵀ, where C_u^ab follows from C_v^ab as C_u from C_v."""
-    C_v, C_u = np.zeros((2, *bias.shape))
+    C_v, C_u = np.zeros(bias.shape), np.zeros(bias.shape)
     _same_data(rows, const, bias, C_v, C_u, scratch.empty(len(bias)))
     return C_v
 

@@ -16,15 +16,18 @@ The population has R = 1, H = (1 + A)⁻¹, C_v = C_h⁰ = C_b. On a dataset all
     α A R² + (α + A − αA) R = α,  H = 1 − α + αR,  Z = 1 − R,    C_v = C_b + αZ (C_v + σ²) Zᵀ,
     C_Δ = R (C_v + σ²) Rᵀ,    C_h⁰ = H C_Δ Hᵀ/α + R C_b Rᵀ,    R_hr⁰ = −R H S,
 
-with R the root that is 1 at A = 0. What the layers hand to each other, x = (R_hr^{ℓ−1}, C_h^{ℓ−1})[I] for ℓ = 1 … L, is
-found by accelerated iteration x ← g(x): a backward pass through the layers, the input, and a forward pass. Each layer's own
-loop and the loop of the residuals, whose gains grow with the length of the panel, are solved exactly within the pass; what
-is left converges in about ten passes however long the panel is. With a strictly lower κ one pass is the row recursion.
+with R the root that is 1 at A = 0. What the layers hand to each other, x = (R_hr^{ℓ−1}, C_h^{ℓ−1})[I] for ℓ = 1 … L,
+is found by accelerated iteration x ← g(x): a backward pass through the layers, the input, and a forward pass. Each
+layer's own loop and the loop of the residuals, whose gains grow with the length of the panel, are solved exactly within
+the pass; what is left converges in about ten passes however long the panel is. With a strictly lower κ one pass is the
+row recursion.
 
-One mode of the input only (λ = 1). Cost: about 24 L products of s rows with a matrix for each pass. After "Asymptotic
-dynamics" of Bordelon & Pehlevan 2025, see `feedforward`.
+One mode of the input only (λ = 1). Cost: about 24 L products of s rows with a matrix for each pass. Bordelon &
+Pehlevan 2025, as in `feedforward`.
 """
 
+import abc
+import inspect
 from typing import NamedTuple
 
 import numpy as np
@@ -37,16 +40,18 @@ from learndyn.numerics.anderson import accelerate, empty_history
 MOST_PASSES = 60
 """A panel that has not converged after this many passes is given up."""
 SETTLED, STALLED, PATIENCE = 1e-13, 1e-8, 4
-"""Passes end when the relative change of all rows is below `SETTLED`, or when it is below `STALLED` and has not halved in
-`PATIENCE` passes: the rest is rounding."""
+"""Passes end when the relative change of all rows is below `SETTLED`, or when it is below `STALLED` and has not halved
+in `PATIENCE` passes: the rest is rounding."""
 Square = Float[np.ndarray, "n n"]
+Rows = list[tuple[np.ndarray, np.ndarray]]
+"""Rows of responses and of correlations, of one thing after the other."""
 
 
 class Growing:
-    """Square matrices that grow: `names` are attributes, of which the leading n × n block is in use."""
+    """Square matrices that grow: the annotated attributes of a class, of which a leading block is in use."""
 
-    def __init__(self, *names: str):
-        self.names, self.room = names, 0
+    def __init__(self):
+        self.room = 0
         self.reserve(64)
 
     def reserve(self, n: int) -> None:
@@ -54,12 +59,18 @@ class Growing:
         if n <= self.room:
             return
         room = max(n, 2 * self.room)
-        for name in self.names:
+        for name in inspect.get_annotations(type(self)):
             larger = np.zeros((room, room))
             if self.room:
                 larger[: self.room, : self.room] = getattr(self, name)
             setattr(self, name, larger)
         self.room = room
+
+
+class ImpulseResponses(Growing):
+    """κ."""
+
+    kappa: Square
 
 
 class Block(NamedTuple):
@@ -89,8 +100,16 @@ def put_symmetric(C: Square, block: Block, rows: Float[np.ndarray, "s e"]) -> No
 class Pair(Growing):
     """The two fields of a layer: h = u + M g, g = r + K h."""
 
-    def __init__(self):
-        super().__init__("M", "K", "S_u", "S_r", "H_u", "H_r", "G_u", "G_r", "C_h", "C_g")
+    M: Square
+    K: Square
+    S_u: Square
+    S_r: Square
+    H_u: Square
+    H_r: Square
+    G_u: Square
+    G_r: Square
+    C_h: Square
+    C_g: Square
 
     def respond(self, block: Block) -> None:
         """Rows of H_u and H_r, from rows of M and K."""
@@ -117,10 +136,8 @@ class Pair(Growing):
 
     def _correlated(self, block: Block, to_u: Square, to_r: Square) -> Float[np.ndarray, "s e"]:
         new, upto = block.new, block.upto
-        return sum(
-            (X[new, upto] @ S[upto, upto]) @ X[upto, upto].T
-            for X, S in ((to_u, self.S_u), (to_r, self.S_r))
-        )
+        by_u = (to_u[new, upto] @ self.S_u[upto, upto]) @ to_u[upto, upto].T
+        return by_u + (to_r[new, upto] @ self.S_r[upto, upto]) @ to_r[upto, upto].T
 
 
 class Input(Growing):
@@ -129,10 +146,20 @@ class Input(Growing):
     `source` is w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²).
     """
 
+    A: Square
+    R: Square
+    H: Square
+    RH: Square
+    C_b: Square
+    C_v: Square
+    C_Delta: Square
+    C_h0: Square
+    R_hr0: Square
+    S: Square
+    source: Square
+
     def __init__(self, numbers: LimitNumbers):
-        super().__init__(
-            *("A", "R", "H", "RH", "C_b", "C_v", "C_Delta", "C_h0", "R_hr0", "S", "source")
-        )
+        super().__init__()
         self.numbers = numbers
         self.triangular = Triangular()
 
@@ -171,7 +198,7 @@ class Input(Growing):
             p, V = np.linalg.eig(own_H @ own_A)
             right = -own_H @ (self.A[new, old] @ self.RH[old, old])
             rows = self.triangular.solve(block.b, np.linalg.solve(V, right), alpha, p)
-            self.R[new, old] = (V @ rows).real
+            self.R[new, old] = np.real(V @ rows)
             self.H[new, old] = alpha * self.R[new, old]
 
     def _correlate_errors(self, block: Block) -> None:
@@ -192,11 +219,11 @@ class Input(Growing):
             first = right[:, :b] + alpha * (fed - fed @ R[old, old].T)
             # Z = (1 − H)/α
             rows = self.triangular.solve(b, W @ first, 1 - z, z, transposed=True)
-            C_o = (V @ rows).real
+            C_o = np.real(V @ rows)
         crossed = own @ C_o @ left.T
         second = right[:, b:] + alpha * (crossed + crossed.T + fed @ left.T)
         C_d = V @ ((W @ second @ W.T) / (1 - alpha * np.outer(z, z))) @ V.T
-        put_symmetric(self.C_v, block, np.hstack([C_o, C_d.real]))
+        put_symmetric(self.C_v, block, np.hstack([C_o, np.real(C_d)]))
         C_Delta = (R[new] @ self.C_v[upto, upto]) @ R.T + R_noise[new] @ R_noise.T
         put_symmetric(self.C_Delta, block, C_Delta)
         by_errors = (H[new] @ self.C_Delta[upto, upto]) @ H.T / alpha
@@ -259,32 +286,51 @@ def _root(a: Complex[np.ndarray, " s"], alpha: float) -> Complex[np.ndarray, " s
     return np.where(B.real > 0, 2 * alpha / (B + D), other)
 
 
-class PanelLimit:
+class PanelLimit(abc.ABC):
     """All matrices of a network up to the last panel; `kappa` and `d` are those of the nodes, times outputs."""
 
     def __init__(self, numbers: LimitNumbers):
         self.numbers = numbers
         self.layers = [Pair() for _ in range(numbers.depth)]
         self.input = Input(numbers)
-        self.rule = Growing("kappa")
-        self.d = np.ones(1)
+        self.rule = ImpulseResponses()
+        self.d = np.ones(0)
         self.rows = 0
 
-    def solve_panel(
-        self,
-        kappa: Float[np.ndarray, "s e"],
-        d: Float[np.ndarray, " s"],
-        guess: list[tuple[np.ndarray, np.ndarray]],
-    ) -> int | None:
-        """Fill the rows of a panel, of which κ and d are given; the number of passes, or None if they do not converge.
+    @abc.abstractmethod
+    def carried(self) -> list[tuple[Square, Square]]:
+        """The responses and correlations whose rows a pass starts from and hands back: x. The input's come first."""
 
-        `guess` has the rows of (R_hr, C_h) below each layer.
-        """
-        Nc = self.numbers.outputs
-        block = self._open(kappa, d, Nc)
-        first = self._pass(block, guess)
+    @abc.abstractmethod
+    def run_pass(self, block: Block, rows: Rows) -> Rows:
+        """One pass: backward through the layers, the input, forward; the new rows of what is carried."""
+
+    def others(self) -> list[Growing]:
+        """Further matrices that grow with the panels."""
+        return []
+
+    def solve_panel(
+        self, kappa: Float[np.ndarray, "s e"], d: Float[np.ndarray, " s"], guess: Rows
+    ) -> int | None:
+        """Fill the rows of a panel with given κ and d; the number of passes, or None if they do not converge."""
+        block = self._open(kappa, d)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                passes = self._iterate(block, guess)
+            except np.linalg.LinAlgError:
+                # Entries that have overflowed.
+                return None
+            if passes is not None:
+                self.layers[-1].forward(block)
+                self.input.close(block)
+                self.rows = block.e
+            return passes
+
+    def _iterate(self, block: Block, guess: Rows) -> int | None:
+        """Passes until nothing changes; their number, or None."""
+        first = self.run_pass(block, guess)
         # Relative to the largest entry so far: a correlation that has died out is known absolutely only.
-        old = self.below(block.old, block.old)
+        old = [(R[block.old, block.old], C[block.old, block.old]) for R, C in self.carried()]
         scales = [
             max(*(np.max(np.abs(part), initial=1e-300) for part in parts))
             for pair in zip(old, guess, first, strict=True)
@@ -298,22 +344,21 @@ class PanelLimit:
                 return None
             changes.append(np.max(np.abs(image - x)))
             if _settled(changes):
-                self.layers[-1].forward(block)
-                self.input.close(block)
-                self.rows = block.e
                 return number + 1
             accelerate(number, x, image, x.size, history)
             x = image
-            image = _packed(self._pass(block, _unpacked(x, scales, shapes)), scales)
+            image = _packed(self.run_pass(block, _unpacked(x, scales, shapes)), scales)
         return None
 
-    def _open(self, kappa: np.ndarray, d: np.ndarray, Nc: int) -> Block:
+    def _open(self, kappa: Float[np.ndarray, "s e"], d: Float[np.ndarray, " s"]) -> Block:
+        """Make room for a panel, and fill what depends on the training rule only."""
+        Nc = self.numbers.outputs
         b, e = self.rows, self.rows + len(d) * Nc
-        for matrices in (*self.layers, self.input, self.rule):
+        for matrices in (*self.layers, self.input, self.rule, *self.others()):
             matrices.reserve(e)
         block = Block.of(b, e)
         self.rule.kappa[block.new, block.upto] = np.kron(kappa, np.ones((Nc, Nc)))
-        self.d = np.concatenate([self.d[:b] if b else [], np.repeat(d, Nc)])
+        self.d = np.concatenate([self.d[:b], np.repeat(d, Nc)])
         S = np.zeros((e - b, e))
         S[:, b:] = np.diag(self.d[b:])
         if self.numbers.centered:
@@ -321,44 +366,33 @@ class PanelLimit:
         self.input.S[block.new, block.upto] = S
         last = self.layers[-1]
         same = np.arange(b, e)[:, None] % Nc == np.arange(e) % Nc
-        last.K[block.new, block.upto] = self.numbers.gamma * self._kappa(block) * same
+        last.K[block.new, block.upto] = self.numbers.gamma * self.kappa(block) * same
         put_symmetric(last.S_r, block, self.d[b:, None] * self.d * same)
         return block
 
-    def _kappa(self, block: Block) -> np.ndarray:
+    def kappa(self, block: Block) -> Float[np.ndarray, "s e"]:
+        """The rows of κ."""
         return self.rule.kappa[block.new, block.upto]
 
-    def _pass(
-        self, block: Block, below: list[tuple[np.ndarray, np.ndarray]]
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """One pass: backward with the rows `below` each layer, then the input, then forward; the new rows below."""
-        numbers, new, upto = self.numbers, block.new, block.upto
-        d, d_new, kappa = self.d, self.d[block.b :, None], self._kappa(block)
-        for ell in reversed(range(numbers.depth)):
-            layer = self.layers[ell]
-            self._from_below(ell, block, *below[ell])
-            layer.backward(block)
-            if ell:
-                lower, rho = self.layers[ell - 1], numbers.rho[ell]
-                C_g = layer.C_g[new, upto]
-                response = d_new * layer.G_u[new, upto] * d
-                lower.K[new, upto] = rho * (response + numbers.gamma * kappa * C_g)
-                put_symmetric(lower.S_r, block, rho * d_new * C_g * d)
-        first = self.layers[0]
-        response = d_new * first.G_u[new, upto] * d
-        self.input.A[new, upto] = numbers.rho[0] * (
-            response / numbers.gamma + kappa * first.C_g[new, upto]
-        )
+    def learnt(
+        self, block: Block, response: Float[np.ndarray, "s e"], C: Float[np.ndarray, "s e"]
+    ) -> Float[np.ndarray, "s e"]:
+        """Rows of d R d + γ_0 κ∘C."""
+        decayed = self.d[block.b :, None] * response * self.d
+        return decayed + self.numbers.gamma * self.kappa(block) * C
+
+    def decayed(self, block: Block, C: Float[np.ndarray, "s e"]) -> Float[np.ndarray, "s e"]:
+        """Rows of d C d."""
+        return self.d[block.b :, None] * C * self.d
+
+    def solve_input(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of R_hr⁰ and C_h⁰, from those of layer 1."""
+        numbers, first, new, upto = self.numbers, self.layers[0], block.new, block.upto
+        A = self.learnt(block, first.G_u[new, upto], first.C_g[new, upto])
+        self.input.A[new, upto] = numbers.rho[0] / numbers.gamma * A
         put_symmetric(self.input.source, block, self._source(block))
         self.input.solve(block)
-        rows = [(self.input.R_hr0[new, upto].copy(), self.input.C_h0[new, upto].copy())]
-        for ell in range(numbers.depth - 1):
-            layer = self.layers[ell]
-            self._from_below(ell, block, *rows[-1])
-            layer.forward(block)
-            rows.append((layer.H_r[new, upto].copy(), layer.C_h[new, upto].copy()))
-        self._from_below(numbers.depth - 1, block, *rows[-1])
-        return rows
+        return self.input.R_hr0[new, upto].copy(), self.input.C_h0[new, upto].copy()
 
     def _source(self, block: Block) -> Float[np.ndarray, "s e"]:
         """Rows of w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²)."""
@@ -373,20 +407,134 @@ class PanelLimit:
         factor = numbers.rho[0] * numbers.inverse_width / numbers.gamma**2
         return numbers.gram[0][np.ix_(zero[block.new], zero)] + factor * rows
 
+    def from_input(self, block: Block, R_hr: np.ndarray, C_h: np.ndarray) -> None:
+        """Rows of M and S_u of layer 1."""
+        numbers, first = self.numbers, self.layers[0]
+        response = (numbers.inverse_width / numbers.gamma) * R_hr
+        learnt = numbers.gamma * self.kappa(block) * C_h
+        first.M[block.new, block.upto] = self.d[block.b :, None] * response + learnt
+        put_symmetric(first.S_u, block, self.decayed(block, C_h))
+
+
+class FeedforwardPanels(PanelLimit):
+    """A network without skip connections."""
+
+    def carried(self) -> list[tuple[Square, Square]]:
+        return [
+            (self.input.R_hr0, self.input.C_h0),
+            *((layer.H_r, layer.C_h) for layer in self.layers[:-1]),
+        ]
+
+    def run_pass(self, block: Block, rows: Rows) -> Rows:
+        numbers, new, upto = self.numbers, block.new, block.upto
+        for ell in reversed(range(numbers.depth)):
+            layer = self.layers[ell]
+            self._from_below(ell, block, *rows[ell])
+            layer.backward(block)
+            if ell:
+                lower, rho, C_g = self.layers[ell - 1], numbers.rho[ell], layer.C_g[new, upto]
+                lower.K[new, upto] = rho * self.learnt(block, layer.G_u[new, upto], C_g)
+                put_symmetric(lower.S_r, block, rho * self.decayed(block, C_g))
+        image = [self.solve_input(block)]
+        for ell, layer in enumerate(self.layers[:-1]):
+            self._from_below(ell, block, *image[-1])
+            layer.forward(block)
+            image.append((layer.H_r[new, upto].copy(), layer.C_h[new, upto].copy()))
+        self._from_below(numbers.depth - 1, block, *image[-1])
+        return image
+
     def _from_below(self, ell: int, block: Block, R_hr: np.ndarray, C_h: np.ndarray) -> None:
         """Rows of M and S_u of a layer."""
-        numbers, layer = self.numbers, self.layers[ell]
-        d, d_new = self.d, self.d[block.b :, None]
-        response = R_hr * d if ell else R_hr * (numbers.inverse_width / numbers.gamma)
-        learnt = numbers.gamma * self._kappa(block) * C_h
-        layer.M[block.new, block.upto] = d_new * response + learnt
-        put_symmetric(layer.S_u, block, d_new * C_h * d)
+        if ell == 0:
+            self.from_input(block, R_hr, C_h)
+            return
+        self.layers[ell].M[block.new, block.upto] = self.learnt(block, R_hr, C_h)
+        put_symmetric(self.layers[ell].S_u, block, self.decayed(block, C_h))
 
-    def below(self, rows: slice, columns: slice) -> list[tuple[np.ndarray, np.ndarray]]:
-        """R_hr and C_h below each layer."""
-        pairs = [(self.input.R_hr0, self.input.C_h0)]
-        pairs += [(layer.H_r, layer.C_h) for layer in self.layers[:-1]]
-        return [(R[rows, columns], C[rows, columns]) for R, C in pairs]
+
+class ResidualPanels(PanelLimit):
+    """A network with skip connections, by the blocks of `residual`: `up` and `down` join a layer to the next.
+
+    up:   M = A = β² (d R_hr d + γ_0 κ∘C_h),  S_u = β² d C_h d of the layer below;  K, S_r of the layer above.
+    down: M, S_u of the layer below;  K = B = β² (d R_gu d + γ_0 κ∘C_g),  S_r = β² d C_g d of the layer above.
+    Below: K = G_u(up) + B, S_r = C_g(up) + S_r(down). Above: M = H_r(down) + A, S_u = C_h(down) + S_u(up).
+    """
+
+    def __init__(self, numbers: LimitNumbers):
+        super().__init__(numbers)
+        self.up = [Pair() for _ in self.layers[1:]]
+        self.down = [Pair() for _ in self.layers[1:]]
+        assert numbers.branch is not None
+        self.square = numbers.branch**2
+
+    def others(self) -> list[Growing]:
+        return [*self.up, *self.down]
+
+    def carried(self) -> list[tuple[Square, Square]]:
+        inner = zip(self.layers[:-1], self.down, strict=True)
+        fields = ((pair.H_r, pair.C_h) for both in inner for pair in both)
+        return [(self.input.R_hr0, self.input.C_h0), *fields]
+
+    def run_pass(self, block: Block, rows: Rows) -> Rows:
+        new, upto = block.new, block.upto
+        self.from_input(block, *rows[0])
+        for ell in range(len(self.up)):
+            self._above(ell, block, *rows[1 + 2 * ell], *rows[2 + 2 * ell])
+        for ell in reversed(range(len(self.layers))):
+            layer = self.layers[ell]
+            layer.backward(block)
+            if ell:
+                self._below(ell - 1, block)
+        image = [self.solve_input(block)]
+        self.from_input(block, *image[0])
+        for ell, (up, down) in enumerate(zip(self.up, self.down, strict=True)):
+            layer = self.layers[ell]
+            layer.forward(block)
+            down.M[new, upto] = layer.M[new, upto]
+            put_symmetric(down.S_u, block, layer.S_u[new, upto])
+            down.forward(block)
+            pairs = [
+                (pair.H_r[new, upto].copy(), pair.C_h[new, upto].copy()) for pair in (layer, down)
+            ]
+            self._above(ell, block, *pairs[0], *pairs[1])
+            up.forward(block)
+            image += pairs
+        return image
+
+    def _above(
+        self,
+        ell: int,
+        block: Block,
+        R_hr: np.ndarray,
+        C_h: np.ndarray,
+        down_H_r: np.ndarray,
+        down_C_h: np.ndarray,
+    ) -> None:
+        """Rows of M and S_u of block ℓ going up, and of the layer above it."""
+        new, upto = block.new, block.upto
+        up, layer = self.up[ell], self.layers[ell + 1]
+        up.M[new, upto] = self.square * self.learnt(block, R_hr, C_h)
+        put_symmetric(up.S_u, block, self.square * self.decayed(block, C_h))
+        layer.M[new, upto] = down_H_r + up.M[new, upto]
+        put_symmetric(layer.S_u, block, down_C_h + up.S_u[new, upto])
+
+    def _below(self, ell: int, block: Block) -> None:
+        """Rows of K and S_r of block ℓ, and of the layer below it, from the layer above."""
+        new, upto = block.new, block.upto
+        up, down, above, layer = (
+            self.up[ell],
+            self.down[ell],
+            self.layers[ell + 1],
+            self.layers[ell],
+        )
+        up.K[new, upto] = above.K[new, upto]
+        put_symmetric(up.S_r, block, above.S_r[new, upto])
+        up.backward(block)
+        C_g = above.C_g[new, upto]
+        down.K[new, upto] = self.square * self.learnt(block, above.G_u[new, upto], C_g)
+        put_symmetric(down.S_r, block, self.square * self.decayed(block, C_g))
+        layer.K[new, upto] = up.G_u[new, upto] + down.K[new, upto]
+        put_symmetric(layer.S_r, block, up.C_g[new, upto] + down.S_r[new, upto])
 
 
 def _settled(changes: list[float]) -> bool:

@@ -1,0 +1,214 @@
+"""Panels: exact where steps are carried out one by one, and as accurate as stated where they are not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import learndyn as ld
+from learndyn.families.deep_linear.equations.panels import FeedforwardPanels, ResidualPanels
+from learndyn.families.deep_linear.limit_numbers import DATASET, limit_numbers
+from learndyn.problem.weight_response import impulse_response
+
+DATASET_OF_TESTS = ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.5)
+POPULATION = ld.Population(ld.LinearMap())
+
+
+def problem(
+    data=DATASET_OF_TESTS, steps=None, time=None, rate=0.04, decay=0.0, momentum=0.0, **network
+):
+    network = {"depth": 2, "width": 0.6, "richness": 1.0} | network
+    training = ld.GradientDescent(
+        rate, steps=steps, time=time, weight_decay=decay, momentum=momentum
+    )
+    return ld.Problem(ld.DeepLinear(**network), data, training)
+
+
+ROWS = {
+    "widths": problem(steps=12, width=[0.6, 0.9]),
+    "population, centred, momentum, decay": problem(
+        POPULATION, 12, depth=3, centered=True, decay=0.1, momentum=0.3
+    ),
+    "two outputs, few examples": problem(
+        ld.Dataset(ld.LinearMap(), ratio=0.7, noise=0.3), 10, outputs=2, centered=True, decay=0.1
+    ),
+    "residual": problem(steps=12, depth=4, skip=ld.ScaledSkip(1.0), rate=0.02, decay=0.05),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_with_single_steps_panels_are_the_row_recursion(name):
+    """The same numbers up to rounding, all correlations and responses, in one pass and one that confirms it."""
+    asked = ROWS[name]
+    expected = ld.solve(asked, ld.Rows(), save_at=asked.training.steps + 1)
+    numbers = limit_numbers(asked, 1)
+    limit = (FeedforwardPanels if numbers.branch is None else ResidualPanels)(numbers)
+    kappa, d = impulse_response(asked.training, asked.training.steps)
+    Nc = numbers.outputs
+    for t in range(asked.training.steps + 1):
+        guess = [(np.ones((Nc, (t + 1) * Nc)),) * 2 for _ in limit.carried()]
+        assert limit.solve_panel(kappa[t : t + 1, : t + 1], d[t : t + 1], guess) == 2
+    rows = slice(0, limit.rows)
+    found = {"C_v": limit.input.C_v, "C_h0": limit.input.C_h0}
+    if not asked.training.weight_decay:
+        # With decay the response that is reported is that to d r⁰.
+        found["R_hr0"] = limit.input.R_hr0
+    if numbers.data == DATASET:
+        found |= {"C_Delta": limit.input.C_Delta, "R_Delta": limit.input.R}
+    for matrix in found:
+        square = found[matrix][rows, rows].reshape(expected[matrix].shape)
+        np.testing.assert_allclose(square, expected[matrix], rtol=1e-11, atol=1e-12)
+    for number, layer in enumerate(limit.layers):
+        for matrix, values in (("C_h", layer.C_h), ("C_g", layer.C_g), ("R_hr", layer.H_r)):
+            square = values[rows, rows].reshape(expected[matrix][number].shape)
+            np.testing.assert_allclose(square, expected[matrix][number], rtol=1e-11, atol=1e-12)
+
+
+def check_against_rows(asked, save_at=None, **options):
+    """Every observable is within the accuracy that panels state, which is at most the tolerance for the losses."""
+    panels, rows = (
+        ld.solve(asked, ld.Panels(**options), save_at=save_at),
+        ld.solve(asked, ld.Rows(), save_at=save_at),
+    )
+    accuracy = panels.evidence["accuracy"]
+    for name in panels.observables:
+        scale = float(np.max(np.abs(rows[name])))
+        error = float(np.max(np.abs(panels[name] - rows[name])))
+        assert error <= accuracy[name] + 1e-12 * scale, (name, error, accuracy[name])
+    assert panels.evidence["nodes"] < asked.training.steps
+    return panels
+
+
+DESCENTS = {
+    "rich": problem(steps=400, richness=3.0, rate=0.01),
+    "deep": problem(steps=400, depth=4, width=0.7, richness=0.5, rate=0.02),
+    "noisy": problem(ld.Dataset(ld.LinearMap(), ratio=1.0, noise=1.0), 400),
+    "narrow": problem(steps=400, width=0.1, rate=0.02),
+    "centred": problem(steps=400, centered=True),
+    "residual": problem(steps=400, depth=3, skip=ld.ScaledSkip(1.0), rate=0.015),
+    "decay": problem(steps=400, decay=0.05),
+    "schedule": problem(steps=400, rate=ld.Piecewise([130.0], [0.04, 0.005])),
+    "warm-up, power law": problem(steps=400, rate=ld.WarmUp(30.0, ld.PowerDecay(0.05, 0.5, 100.0))),
+    "population": problem(POPULATION, 400, rate=0.03),
+    "two outputs": problem(steps=300, outputs=2),
+}
+QUICK = ("rich", "centred", "residual", "decay", "schedule", "population")
+
+
+@pytest.mark.parametrize(
+    "name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in DESCENTS]
+)
+def test_descent_is_within_the_stated_accuracy_of_its_rows(name):
+    check_against_rows(DESCENTS[name], save_at=[0, 3, 39, 60, 100, 200, 300])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [1000, 2000])
+@pytest.mark.parametrize("name", [x for x in DESCENTS if x not in ("schedule", "two outputs")])
+def test_long_descent_is_within_the_stated_accuracy_of_its_rows(name, steps):
+    asked = DESCENTS[name]
+    training = dataclasses.replace(asked.training, steps=steps)
+    check_against_rows(ld.Problem(asked.network, asked.data, training))
+
+
+def test_values_between_nodes_are_as_accurate_as_stated():
+    """A hundred recorded steps, of which few are nodes."""
+    check_against_rows(DESCENTS["centred"], save_at=np.arange(0, 401, 4), tolerance=1e-4)
+
+
+def marchenko_pastur(alpha, t, rate, sigma):
+    """Test loss of linear regression by gradient flow: ∫ρ(x) [e^{−2xt} + σ²/(αx) (1 − e^{−xt})²] + null space + σ²."""
+    low, high = (1 - alpha**-0.5) ** 2, (1 + alpha**-0.5) ** 2
+    angle = (np.arange(4000) + 0.5) / 4000 * np.pi
+    x = (low + high) / 2 - (high - low) / 2 * np.cos(angle)
+    weight = alpha * ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * x) / 4000
+    left = np.exp(-rate * np.multiply.outer(t, x))
+    fitted = sigma**2 / (alpha * x) * (1 - left) ** 2
+    return (left**2 + fitted) @ weight + max(0.0, 1 - alpha) + sigma**2
+
+
+@pytest.mark.parametrize(("depth", "alpha"), [(1, 2.0), (2, 0.5)])
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
+def test_lazy_flow_to_a_million_is_linear_regression(depth, alpha, tolerance):
+    """γ_0 = 1e-4 adds terms of order γ_0² = 1e-8; the tangent kernel is L + 1 times that of one layer."""
+    times = np.concatenate([[0.0], np.geomspace(1e-2, 1e6, 33)])
+    data = ld.Dataset(ld.LinearMap(), ratio=alpha, noise=0.5)
+    asked = problem(
+        data, time=1e6, rate=1.0, depth=depth, width=np.inf, richness=1e-4, centered=True
+    )
+    found = ld.solve(asked, ld.Panels(tolerance=tolerance), save_at=times)
+    exact = marchenko_pastur(alpha, times, depth + 1.0, 0.5)
+    error = np.max(np.abs(found["test_loss"].values - exact))
+    assert error <= found.evidence["accuracy"]["test_loss"] + 3e-8
+    assert np.max(np.abs(found["test_loss"].values / exact - 1)) < tolerance
+    assert found.evidence["nodes"] < 300
+
+
+def test_late_flow_ends_at_the_least_squares_solution():
+    """More examples than inputs: test loss σ² α/(α − 1), train loss σ² (α − 1)/α, whatever the network."""
+    found = ld.solve(problem(time=1e5, rate=1.0), save_at=[0, 1e5])
+    np.testing.assert_allclose(found["test_loss"][-1], 0.25 * 1.2 / 0.2, rtol=1e-7)
+    np.testing.assert_allclose(found["train_loss"][-1], 0.25 * 0.2 / 1.2, rtol=1e-7)
+
+
+def test_a_rate_that_jumps_late_is_a_change_of_time():
+    """In gradient flow a common rate only changes the clock: t → ∫η. The jump at t = 400 is sudden, by a factor 50."""
+    jumping = problem(time=500.0, rate=ld.Piecewise([400.0], [0.02, 1.0]))
+    constant = problem(time=108.0, rate=1.0)
+    clock = {100.0: 2.0, 400.0: 8.0, 402.0: 10.0, 500.0: 108.0}
+    one, other = (
+        ld.solve(asked, save_at=[0.0, *times])
+        for asked, times in ((jumping, clock), (constant, clock.values()))
+    )
+    for name in one.observables:
+        allowed = one.evidence["accuracy"][name] + other.evidence["accuracy"][name]
+        error = float(np.max(np.abs(one[name].values - other[name].values)))
+        assert error <= allowed + 1e-10 * float(np.max(np.abs(one[name]))), name
+
+
+def test_a_late_escape_from_a_saddle_is_resolved():
+    """γ_0 = 100 is a small start: little happens until t ≈ 30, then the loss falls. Coarse and fine solutions agree."""
+    asked = problem(
+        ld.Dataset(ld.LinearMap(), ratio=2.0, noise=0.3), time=1e3, rate=1e-4,
+        depth=3, width=1.0, richness=100.0,
+    )  # fmt: skip
+    times = [0.0, 1.0, 10.0, 30.0, 60.0, 100.0, 300.0, 1000.0]
+    coarse, fine = (
+        ld.solve(asked, ld.Panels(tolerance=tolerance), save_at=times) for tolerance in (1e-4, 1e-6)
+    )
+    loss = fine["test_loss"].values
+    assert loss[2] > 0.99 * loss[0]
+    assert loss[-1] < 0.2 * loss[0]
+    stated = sum(x.evidence["accuracy"]["test_loss"] for x in (coarse, fine))
+    assert np.max(np.abs(coarse["test_loss"].values - loss)) <= stated
+
+
+def test_a_million_steps_end_where_flow_ends():
+    found = ld.solve(problem(steps=10**6, rate=0.05), save_at=[0, 100, 10**6])
+    assert found.evidence["method"]["kind"] == "panels"
+    np.testing.assert_allclose(found["test_loss"][-1], 0.25 * 1.2 / 0.2, rtol=1e-7)
+
+
+def test_divergence_ends_the_curve():
+    found = ld.solve(problem(steps=300, rate=1.0), ld.Panels())
+    rows = ld.solve(problem(steps=300, rate=1.0), ld.Rows())
+    assert found.diverged_at == rows.diverged_at
+
+
+def test_the_edge_of_stability_is_refused():
+    """The gradient turns round at every step, and hardly shrinks."""
+    edge = problem(POPULATION, 300, rate=1.0, depth=1, width=np.inf, richness=1e-3, centered=True)
+    with pytest.raises(ld.NotConverged, match="edge of stability"):
+        ld.solve(edge, ld.Panels())
+
+
+def test_what_panels_are_not_for_is_refused():
+    with pytest.raises(ld.ProblemError, match="without a spectrum or momentum"):
+        ld.solve(problem(steps=50, momentum=0.5), ld.Panels())
+    with pytest.raises(ld.ProblemError, match="Panels for gradient flow"):
+        ld.solve(problem(time=5.0), ld.Rows())
+    for network in ({"depth": np.inf, "skip": ld.ScaledSkip(1.0)},):
+        with pytest.raises(ld.ProblemError, match=r"training\.time"):
+            problem(time=5.0, **network)
+    with pytest.raises(ld.ProblemError, match=r"training\.time"):
+        problem(ld.Stream(ld.LinearMap(), batch_ratio=1.0), time=5.0)

@@ -92,7 +92,7 @@ DESCENTS = {
     "population": problem(POPULATION, 400, rate=0.03),
     "two outputs": problem(steps=300, outputs=2),
 }
-QUICK = ("rich", "centred", "residual", "decay", "schedule", "population")
+QUICK = ("rich", "centred", "residual", "decay", "schedule", "warm-up, power law", "population")
 
 
 @pytest.mark.parametrize(

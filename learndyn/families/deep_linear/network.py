@@ -79,7 +79,8 @@ class DeepLinear(Network):
         W^0 += (ηγ_0/√D) Σ_c g^1_c h^{0⊤}_c,  W^ℓ += (ηγ_0/√N_ℓ) Σ_c g^{ℓ+1}_c h^{ℓ⊤}_c,  w_c += ηγ_0 h^L_c,
 
     where Δ_c = X v_c/√D + σε_c are the errors on the P = αD examples of a `Dataset` or the B = α_B D fresh ones of a
-    `Stream`, and h^0 = v on the `Population`.
+    `Stream`, and h^0 = v on the `Population`. Training has `steps`; or a `time`, gradient flow: dW/dt = η(t)(F − λW),
+    with the same forces F.
 
     With a `skip` of β, or of β_0/√L (`ScaledSkip`; then `depth` may be inf), the L − 1 inner layers are residual
     blocks of equal width:

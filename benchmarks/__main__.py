@@ -4,6 +4,7 @@ import sys
 
 from benchmarks import (
     deep_linear,
+    long_times,
     neural_ode,
     programs,
     residual,
@@ -15,6 +16,7 @@ from benchmarks import (
 
 BENCHMARKS = {
     "deep_linear": deep_linear.run,
+    "long_times": long_times.run,
     "neural_ode": neural_ode.run,
     "programs": programs.run,
     "residual": residual.run,

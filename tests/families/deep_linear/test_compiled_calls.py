@@ -5,7 +5,7 @@ from pathlib import Path
 
 import learndyn
 
-COMPILED = {"compiled", "inner", "unpacked", "inlined"}
+COMPILED = {"compiled", "in_place", "inner", "unpacked", "inlined"}
 WITHOUT_ENTRANCE = {"inner", "unpacked"}
 
 

@@ -79,9 +79,9 @@ def test_bad_values_are_refused_by_name(make, words):
     [
         (
             ld.DeepLinear(2, 1.0),
-            ld.Dataset(ld.LinearMap(), ratio=1.0),
+            ld.Stream(ld.LinearMap(), batch_ratio=1.0),
             ld.GradientDescent(0.1, time=5.0),
-            "it understands: learning_rate, steps",
+            "training.time = 5.0: give steps instead",
         ),
         (
             ld.DeepLinear(2, 1.0),

@@ -98,5 +98,8 @@ class TwoLayerOnDataset(_OfTwoLayers, facts=FACTS["two_layer/dataset"]):
         }
         for name, (value, default) in unset.items():
             if value != default:
-                allowed = f"needs training.steps: with training.time the steps follow gradient flow; leave it at {default}"
+                allowed = (
+                    f"needs training.steps, because steps in training.time only follow gradient flow; leave it at "
+                    f"{default}, or give steps"
+                )
                 raise ProblemError(name, value, allowed)

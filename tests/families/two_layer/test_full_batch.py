@@ -21,7 +21,7 @@ from learndyn.families.two_layer.reused.finite import (
     _forces,
     draw,
     fields,
-    moved,
+    pull,
     rows_times_inputs,
     sums_of_inputs,
 )
@@ -147,8 +147,10 @@ def test_one_step_moves_every_weight_as_the_gradient_says(activation):
     with float64():
         plain = Plain(problem(**ACTIVATIONS[activation]), 40)
         W, X, y = np.array(plain.W), plain.examples.X, plain.examples.y
-        _, g = _forces(plain.system, plain.v, jnp.asarray(fields(W, X)), jnp.asarray(y))
-        found = moved(W, np.asarray(g), X, plain.tau[0], 0.2)
+        fields_and_labels = jnp.asarray(fields(W, X)), jnp.asarray(y)
+        _, g, _ = _forces(plain.system, plain.v, *fields_and_labels, jnp.ones(len(y)))
+        tau = plain.tau[0]
+        found = (1 - tau * 0.2) * W + tau * pull(np.asarray(g), X)
         expected, _ = plain.run()
     np.testing.assert_allclose(found, expected[1], rtol=1e-12, atol=1e-12)
 

@@ -1,4 +1,4 @@
-"""Two-layer networks on a reused dataset: the limit of many inputs and examples, as a Gaussian program.
+"""Two-layer networks on a reused dataset: the limit of many inputs and examples.
 
 Finite network: see `TwoLayer` (its part on a `Dataset`). Limit: D, P → ∞ at fixed ratio γ = P/D, with K hidden and M
 teacher units and T steps τ_t fixed. Exact for these steps; gradient flow is the further limit of small ones.
@@ -13,23 +13,23 @@ The inputs are a Gaussian matrix X (P × D, entries N(0, 1/D)) that training ask
 m is 1 on the full batch. Of a batch with a fraction p of the examples, new at every step, it is 1/p for an example that
 was drawn and 0 for the others.
 
-In the limit an example and a weight are two coupled random processes (`learndyn.programs` reveals X as far as it is
-asked for). With the response R_w of a weight to a force (R_w(s+1, s) = 1) and those of an example, R_h = ⟨∂g/∂u⟩ and
-R* = ⟨∂g/∂ρ⟩ at fixed u,
+In the limit an example and a weight are two coupled random processes. With the response R_w of a weight to a force
+(R_w(s+1, s) = 1) and those of an example, R_h = ⟨∂g/∂u⟩ and R* = ⟨∂g/∂ρ⟩ at fixed u,
 
-    h(t) = u(t) + (1/γ) Σ_{s<t} τ_s R_w(t, s) g(s),           ⟨u_i(t)u_j(s)⟩ = C_ij(t, s),  ⟨u_iρ_n⟩ = R_in,
+    h(t) = u(t) + (1/γ) Σ_{s<t} τ_s R_w(t, s) g(s),             ⟨u_i(t)u_j(s)⟩ = C_ij(t, s),  ⟨u_iρ_n⟩ = R_in,
     (1/γ) X^⊤g(t) = η(t) + Σ_{s≤t} R_h(t, s) w(s) + R*(t) w*,    ⟨η_i(t)η_j(s)⟩ = ⟨g_i(t) g_j(s)⟩/γ .
 
-Weights are Gaussian: w is kept as its coordinates in the independent normals of the start and of η, without sampling.
-Examples are not Gaussian, and are sampled. The forced part of h is read off X: with orthonormal directions V_j of the
-forces and the coordinates c_ij(t) of w_i(t) in the normals that were drawn with V_j, it is Σ_j V_j c_ij(t)/√γ.
+Weights are Gaussian, and are kept as their coordinates in the independent normals of the start and of η. Examples are
+not, and are sampled; the same coordinates make their fields u of normals of their own. This module has the loop, for
+any inputs that give both products: `traced.py` takes them from the equations above, `revealed.py` from a Gaussian
+program, which also runs as a network.
 
 Bordelon & Pehlevan's dynamical mean-field theory, for this network in "Asymptotic Dynamics for Delayed Feature Learning
-in a Toy Model" (Workshop on High-dimensional Learning Dynamics, 2024), with corrections (see the documentation). Matrices
-known through their products: Bolthausen 2014.
+in a Toy Model" (Workshop on High-dimensional Learning Dynamics, 2024), with corrections (see the documentation).
 """
 
-from collections.abc import Callable
+import abc
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -42,13 +42,7 @@ from learndyn.families.two_layer.student_teacher import OrderParameters, Student
 from learndyn.numerics.covariance import covariance_root, whitener
 from learndyn.numerics.gram import gram, stacked
 from learndyn.problem.activations.values import with_slope
-from learndyn.programs import Net, einsum
-from learndyn.programs.dims import Dim
-from learndyn.programs.matrices import Matrix
-from learndyn.programs.values import Value
-
-INPUTS = "inputs"
-"""The dimension of the weights. In the limit its vectors are linear in normal ones."""
+from learndyn.programs.affine import aligned
 
 
 class ReusedSetting(NamedTuple):
@@ -83,6 +77,15 @@ class ReusedSetting(NamedTuple):
         """M."""
         return self.start.R.shape[1]
 
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
+        """w* (M, M + K) and w (K, M + K) at the start, in M + K normals."""
+        T, start = np.asarray(self.pair.T), self.start
+        root = covariance_root(T)
+        along = np.asarray(start.R) @ whitener(root)
+        rest = covariance_root(np.asarray(start.Q) - along @ along.T)
+        w_star = np.concatenate([root, np.zeros((self.teachers, self.hidden))], axis=1)
+        return w_star, np.concatenate([along, rest], axis=1)
+
 
 @eqx.filter_jit
 def labels(
@@ -108,21 +111,42 @@ class State(NamedTuple):
         return self.m * self.pull * self.Delta
 
 
+class Inputs(abc.ABC):
+    """X as far as training asks for it; weights are rows of coordinates, with ⟨w w⟩ = `scale` · Σ w w."""
+
+    scale: float = 1.0
+
+    @abc.abstractmethod
+    def start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """w*, w, X w* and the normals z of the label noise."""
+
+    @abc.abstractmethod
+    def fields(self, w: np.ndarray) -> np.ndarray:
+        """X w (K, S) for the weights of the next state."""
+
+    @abc.abstractmethod
+    def force(self, w: np.ndarray, state: State) -> np.ndarray:
+        """(1/γ) X^⊤g in the present state."""
+
+    @abc.abstractmethod
+    def chosen(self, fraction: float) -> np.ndarray:
+        """m (S) of a batch."""
+
+    def forced(self, w: np.ndarray) -> np.ndarray | None:
+        """h − u (K, S) in the present state; None in a network."""
+        return None
+
+
 class ReusedTraining:
-    """The training loop, to be called with a net; afterwards it holds what it passed through.
+    """The training loop; afterwards it holds what it passed through.
 
     At every state: `loss` ⟨Δ²⟩, `Q`, `R`, `v`, the largest curvature of a sample Σ_i v_i² φ'(h_i)²/γ (`sharpest`) and
-    the largest share of a sample in the loss (`share`). At the states in `saved` also the coordinates of the weights
-    `w`, the forces `g`, and in the limit `leading_gap` = ⟨Σ_i g_i (h_i − u_i)⟩. `watch` is called with each state.
+    the largest share of a sample in the loss (`share`). At the states in `saved` also the weights `w`, the forces `g`,
+    and in the limit `leading_gap` = ⟨Σ_i v_i φ'(h_i) Δ (h_i − u_i)⟩.
     """
 
-    def __init__(
-        self,
-        setting: ReusedSetting,
-        saved: np.ndarray,
-        watch: Callable[[State], None] | None = None,
-    ):
-        self.setting, self.saved, self.watch = setting, frozenset(saved.tolist()), watch
+    def __init__(self, setting: ReusedSetting, saved: np.ndarray):
+        self.setting, self.saved = setting, frozenset(saved.tolist())
         self.loss, self.Q, self.R, self.v = [], [], [], []
         self.sharpest, self.share = [], []
         self.w, self.g, self.leading_gap = [], [], []
@@ -132,81 +156,55 @@ class ReusedTraining:
         """The number of states before training diverged."""
         return len(self.loss)
 
-    def __call__(self, net: Net) -> None:
+    def follow(self, inputs: Inputs, states: Iterable[int]) -> None:
+        """Train through the states, up to the last one or until training diverges."""
         setting, grid = self.setting, self.setting.grid
-        D, P = net.dim(INPUTS), net.dim("examples", setting.ratio)
-        X = net.matrix(P, D, trained=False)
-        w_star, w = self._weights(net, D)
-        y = self._labels(net, X, w_star)
-        v, B, b = np.asarray(setting.start.v), None, 0.0
-        for t in net.steps(len(grid.tau)):
-            state = self._state(net, X, w, v, y)
+        w_star, w, rho, z = inputs.start()
+        clean, slope = labels(setting.pair, rho)
+        y, self.label_slope = np.asarray(clean) + setting.noise * z, np.asarray(slope)
+        v, B, b = np.asarray(setting.start.v), np.zeros_like(w), 0.0
+        for t in states:
+            state = self._state(inputs, w, v, y)
             loss = np.mean(state.Delta**2)
-            net.record(train_loss=loss / 2)
             if diverged(loss, max(self.loss[0] if self.loss else loss, 1e-300)):
                 return
-            self._note(t, X, w_star, w, state)
-            if net.last:
+            self._note(t, inputs, w_star, w, state)
+            force = inputs.force(w, state)
+            if t == len(grid.tau):
                 return
             tau, tau_v = grid.tau[t], grid.tau_v[t]
-            force = (tau / setting.ratio) * (X.T @ Value(net, state.g, P))
-            B = force if B is None else setting.momentum * B + force
-            w = (1 - tau * setting.decay) * w + B
+            B, force = aligned(B, force)
+            B = setting.momentum * B + tau * force
+            w = (1 - tau * setting.decay) * aligned(w, B)[0] + B
             if setting.train_readout:
                 b = setting.momentum * b + tau_v * np.mean(state.m * state.Delta * state.phi, 1)
                 v = (1 - tau_v * setting.decay) * v + b
 
-    def _weights(self, net: Net, D: Dim) -> tuple[Value, Value]:
-        """w* (M) and w (K) with the overlaps of the start."""
-        start, M = self.setting.start, self.setting.teachers
-        root = covariance_root(np.asarray(self.setting.pair.T))
-        along = np.asarray(start.R) @ whitener(root)
-        rest = covariance_root(np.asarray(start.Q) - along @ along.T)
-        xi = net.normal(D, M + self.setting.hidden, trained=False)
-        w = einsum("km,m->k", np.concatenate([along, rest], axis=1), xi)
-        return einsum("nm,m->n", root, xi[:M]), w
-
-    def _labels(self, net: Net, X: Matrix, w_star: Value) -> np.ndarray:
-        """y (S); `label_slope` (M, S) holds its slopes in ρ."""
-        clean, slope = labels(self.setting.pair, (X @ w_star).data)
-        self.label_slope = np.asarray(slope)
-        # Drawn without noise too, so that the samples are the same.
-        return np.asarray(clean) + self.setting.noise * net.normal(X.rows, trained=False).data
-
-    def _state(self, net: Net, X: Matrix, w: Value, v: np.ndarray, y: np.ndarray) -> State:
-        h = (X @ w).data
+    def _state(self, inputs: Inputs, w: np.ndarray, v: np.ndarray, y: np.ndarray) -> State:
+        h, p = inputs.fields(w), self.setting.fraction
         phi, slope = map(np.asarray, with_slope(self.setting.pair.student, h))
-        p = self.setting.fraction
-        m = net.mask(X.rows, p).data if p < 1 else np.ones(1)
+        m = inputs.chosen(p) if p < 1 else np.ones(len(y))
         return State(v, h, phi, v[:, None] * slope, y - v @ phi, m)
 
-    def _note(self, t: int, X: Matrix, w_star: Value, w: Value, state: State) -> None:
-        D = X.cols.site
-        rows, teacher = D.unwrapped(w.data), D.unwrapped(w_star.data)
+    def _note(
+        self, t: int, inputs: Inputs, w_star: np.ndarray, w: np.ndarray, state: State
+    ) -> None:
         square = state.Delta**2
         self.loss.append(np.mean(square))
-        self.Q.append(D.scale * (rows @ rows.T))
-        self.R.append(D.scale * (rows @ teacher.T))
+        self.Q.append(inputs.scale * (w @ w.T))
+        self.R.append(inputs.scale * (w[:, : w_star.shape[1]] @ w_star.T))
         self.v.append(state.v)
         self.sharpest.append(np.max(np.sum(state.pull**2, axis=0)) / self.setting.ratio)
         self.share.append(np.max(square) / max(np.sum(square), 1e-300))
-        if t in self.saved:
-            self.w.append(rows)
-            self.g.append(state.g)
-            if D.grows:
-                forced = self.forced(X, rows)
-                self.leading_gap.append(np.mean(np.sum(state.pull * state.Delta * forced, axis=0)))
-        if self.watch is not None:
-            self.watch(state)
+        if t not in self.saved:
+            return
+        self.w.append(w)
+        self.g.append(state.g)
+        forced = inputs.forced(w)
+        if forced is not None:
+            self.leading_gap.append(np.mean(np.sum(state.pull * state.Delta * forced, axis=0)))
 
-    def forced(self, X: Matrix, rows: Float[np.ndarray, "K coordinates"]) -> np.ndarray:
-        """h − u = Σ_j V_j c_ij/√γ (K, S), from the coordinates of the weights in the limit."""
-        V, setting = X.gaussian.V, self.setting
-        # Behind the constant and the normals of the start, every direction V_j has brought one normal.
-        c = rows[:, 1 + setting.teachers + setting.hidden :]
-        return c @ V.rows[: V.imaged] / np.sqrt(setting.ratio)
-
-    def two_time(self, scale: float) -> dict[str, np.ndarray]:
+    def two_time(self, scale: float = 1.0) -> dict[str, np.ndarray]:
         """C and C_g at the saved states."""
         K = self.setting.hidden
         return {"C": scale * gram(stacked(self.w, K)), "C_g": gram(np.stack(self.g), mean=True)}

@@ -44,8 +44,8 @@ from learndyn.core.progressing import Diverged, Products, Report, Trainee
 from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.families.two_layer.observables import drops
-from learndyn.families.two_layer.reused.responses import require_curvature
 from learndyn.families.two_layer.reused.time_grid import Grid, TimeSteps, time_grid
+from learndyn.families.two_layer.reused.traced import has_kink
 from learndyn.families.two_layer.student_teacher import (
     OrderParameters,
     StudentTeacher,
@@ -472,8 +472,11 @@ class FullBatch(TimeSteps, Simulator):
         if size < K + M:
             allowed = f"must be at least {K + M} for {K} student and {M} teacher units"
             raise ProblemError("size", size, allowed)
-        if self.responses:
-            require_curvature(problem, "FullBatch")
+        if self.responses and has_kink(problem.network.activation):
+            allowed = (
+                "must be False: the activation has a kink, and responses need its second derivative"
+            )
+            raise ProblemError("FullBatch.responses", True, allowed)
         D, P, B = size, example_count(problem, size), batch_count(problem, size)
         grid = time_grid(problem, self)
         recorded = record.nearest(grid.times)

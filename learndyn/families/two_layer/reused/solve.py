@@ -1,26 +1,29 @@
 """`CausalSampling`: the limit of a two-layer network on a reused dataset, in one forward pass over sampled examples."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from learndyn.core.batches import power_of_two
-from learndyn.core.curves import Curves
+from learndyn.core.curves import Curves, averaged
 from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
-from learndyn.core.threads import workers
-from learndyn.errors import NotConverged, TooFewSamples
+from learndyn.core.threads import in_threads, workers
+from learndyn.errors import NotConverged, ProblemError, TooFewSamples
 from learndyn.families.two_layer.observables import TABLE, drops
-from learndyn.families.two_layer.reused.equations import INPUTS, ReusedSetting, ReusedTraining
-from learndyn.families.two_layer.reused.responses import Tangents, require_curvature
+from learndyn.families.two_layer.reused.equations import ReusedSetting, ReusedTraining
+from learndyn.families.two_layer.reused.revealed import INPUTS, trained
 from learndyn.families.two_layer.reused.sampling import Batch, Sampling, sampled
 from learndyn.families.two_layer.reused.time_grid import TimeSteps, time_grid
+from learndyn.families.two_layer.reused.traced import TracedInputs, has_kink
 from learndyn.families.two_layer.student_teacher import (
     OrderParameters,
     StudentTeacher,
@@ -29,15 +32,15 @@ from learndyn.families.two_layer.student_teacher import (
 )
 from learndyn.memory import require_memory
 from learndyn.numerics.rules import GaussianRule
-from learndyn.problem.checks import boolean, number, optional, whole
+from learndyn.problem.checks import choice, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.programs import Limit, ProgramRun, run
 
-USUAL_SAMPLES = 4096
+TRACED_SAMPLES, REVEALED_SAMPLES = 1024, 8192
 """Examples per batch unless the user says how many."""
-TRACED = 1024
-"""Examples of a batch, at most, whose tangents make the responses."""
+DROP = 1e-3
+"""Revealed inputs open no direction for what is shorter than this part of a vector."""
 UNTRUSTED_SHARE = 0.05
 """If one sample of all batches carries more than this share of an average, its error bar cannot be trusted."""
 TEST_POINTS = 2**12
@@ -51,54 +54,64 @@ class CausalSampling(TimeSteps, Method):
 
     Examples are sampled in several independent solves, or batches, with quasi-random normals. The mean of the batches
     is the result, and their spread gives its standard error. The error falls as 1/√(samples·batches) or faster; the
-    bias of a batch is of order 1/samples. Batches are also run on the halves of their examples, which shows this bias;
-    where it is seen, it is extrapolated away.
+    bias of a batch is of order 1/samples. A seed gives the same examples for every problem.
 
-    - `samples`: examples per batch, a power of two. Not given: 4096, or as many as the directions of training need.
+    - `inputs`: how the inputs act on an example. "traced": through its response to its own past, which needs a smooth
+      activation; gives the response functions R_w, R_h and R_star; takes the cube of the number of steps. "revealed":
+      through products of the input matrix; takes any activation and many steps, with more noise and bias for the same
+      samples. Its batches are also run on halves of their examples, which shows the bias; where it is seen, it is
+      extrapolated away. "automatic", traced unless the activation has a kink, unless given.
+    - `samples`: examples per batch, a power of two. Not given: 1024 for traced inputs, 8192 for revealed ones, or more
+      if the directions that training opens need them.
     - `batches`: independent batches, at least two. 8 unless given.
-    - `extrapolate`: whether the bias is removed. Not given: where it is seen. False saves the halves, half of the time.
-    - `drop`: training opens no new direction for what is shorter than this part of a vector. 1e-3 unless given.
-    - `responses`: also compute the response functions R_w, R_h and R_star, from the tangents of up to 1024 examples per
-      batch; this takes the cube of the number of steps. False unless given.
     """
 
     libraries = ("numba",)
 
+    inputs: str = field(choice("automatic", "traced", "revealed"), default="automatic")
     samples: int | None = field(optional(power_of_two), default=None)
     batches: int = field(whole(2), default=8)
-    extrapolate: bool | None = field(optional(boolean), default=None)
-    drop: float = field(number(minimum=0, below=0.1), default=1e-3)
-    responses: bool = field(boolean, default=False)
 
     def way(self, problem: Problem) -> Way:
         return "alone"
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         """Means over batches, with standard errors."""
-        if self.responses:
-            require_curvature(problem, "CausalSampling")
         grid = time_grid(problem, self)
         saved = record.nearest(grid.times)
         setting = setting_of(problem, self)._replace(grid=grid.until(int(saved[-1])))
-        runs = Runs(setting, saved, record.moved_to(grid.times[saved]), seed, self.responses)
-        sampling = self._sampled(runs, report)
-        extrapolate = bool(sampling.batches[0].halves) and (
-            bool(self.extrapolate) or sampling.bias_is_seen()
-        )
-        return _finished(sampling, setting, extrapolate)
+        runs = Runs(setting, saved, record.moved_to(grid.times[saved]), seed)
+        if self._revealed(problem):
+            return _of_revealed(self._sampled(runs, report), setting)
+        samples = self.samples or TRACED_SAMPLES
+        runs.check_memory(TracedInputs.memory(setting, samples), samples, self.batches)
+        seeds = np.random.SeedSequence(seed).spawn(self.batches)
+        work = functools.partial(runs.traced, samples, seeds)
+        batches = [curves for _, curves in sorted(in_threads(work, range(self.batches), report))]
+        paths = [curves.evidence[PATH] for curves in batches]
+        losses = [np.stack([path.train, path.test]) for path in paths]
+        curves = averaged(batches).told(samples=samples, batches=self.batches, inputs="traced")
+        return _finished(curves, losses, paths, setting)
+
+    def _revealed(self, problem: Problem) -> bool:
+        kink = has_kink(problem.network.activation)
+        if self.inputs == "traced" and kink:
+            allowed = "must be 'revealed': the activation has a kink, and tracing needs its second derivative"
+            raise ProblemError("CausalSampling.inputs", self.inputs, allowed)
+        return kink if self.inputs == "automatic" else self.inputs == "revealed"
 
     def _sampled(self, runs: "Runs", report: Report) -> Sampling:
-        """The batches, with halves if the bias may be removed and half of the samples are enough."""
-        samples, halves = self.samples or USUAL_SAMPLES, self.extrapolate is not False
+        """Batches of revealed inputs, with halves if half of the samples are enough."""
+        samples, halves = self.samples or REVEALED_SAMPLES, True
         while True:
-            runs.check_memory(samples, self.batches)
-            like = Limit(samples, drop=self.drop, linear=(INPUTS,))
+            runs.check_memory(runs.revealed_memory(samples), samples, self.batches)
+            like = Limit(samples, drop=DROP, linear=(INPUTS,))
             try:
                 return sampled(runs, like, range(self.batches), halves, report)
             except TooFewSamples as error:
                 if self.samples is None:
                     samples = max(2 * samples, error.needed)
-                elif halves and self.extrapolate is None:
+                elif halves:
                     halves = False
                 else:
                     raise
@@ -131,60 +144,76 @@ class Path(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """What every batch runs: the setting, the states that are saved, their record, the seed, with or without responses."""
+    """What every batch runs: the setting, the states that are saved, their record, and the seed."""
 
     setting: ReusedSetting
     saved: np.ndarray
     record: Record
     seed: int
-    responses: bool
+
+    def traced(
+        self, samples: int, seeds: Sequence[np.random.SeedSequence], number: int, report: Report
+    ) -> Curves:
+        """A batch of traced inputs."""
+        training = ReusedTraining(self.setting, self.saved)
+        inputs = TracedInputs(self.setting, samples, seeds[number])
+        states = len(self.setting.grid.times)
+
+        def reported(t: int) -> int:
+            report((t / states) ** 3)
+            return t
+
+        training.follow(inputs, map(reported, range(states)))
+        saved = self.saved[self.saved < training.reached]
+        two_time = np.ix_(saved, range(self.setting.hidden), saved, range(self.setting.hidden))
+        responses = {"R_w": inputs.R_w[two_time], "R_h": inputs.R_h[two_time]}
+        responses["R_star"] = inputs.R_star[saved]
+        training.share = np.maximum(training.share, inputs.share[: training.reached])
+        return self._curves(training, responses)
 
     def carried_out(self, backend: Limit, report: Report) -> tuple[Curves, ProgramRun]:
-        """One run, as curves."""
-        tangents = Tangents(self.setting, min(TRACED, backend.samples)) if self.responses else None
-        training = ReusedTraining(self.setting, self.saved, tangents)
-        # Tangents take the cube of the time, at the end.
-        last = 0.5 if self.responses else 1.0
-        outcome = run(training, None, backend, lambda t, end: report(last * t / max(end, 1)))
+        """A run with revealed inputs."""
+        training = ReusedTraining(self.setting, self.saved)
+        program = functools.partial(trained, training=training)
+        outcome = run(program, None, backend, lambda t, last: report(t / max(last, 1)))
+        return self._curves(training, {}), outcome
+
+    def _curves(self, training: ReusedTraining, responses: dict[str, np.ndarray]) -> Curves:
+        """The observables at the states that are saved."""
         saved = self.saved[self.saved < training.reached]
-        losses = clean_losses(self.setting, training)
         path = Path(
             0.5 * np.array(training.loss),
-            losses,
+            clean_losses(self.setting, training),
             np.array(training.sharpest),
             np.array(training.share),
         )
         arrays = {
             "train_loss": path.train[saved],
-            "test_loss": losses[saved],
+            "test_loss": path.test[saved],
             "leading_gap": np.array(training.leading_gap),
             "Q": np.stack(training.Q)[saved],
             "R": np.stack(training.R)[saved],
-            **training.two_time(scale=1.0),
+            **training.two_time(),
+            **responses,
         }
         if self.setting.train_readout:
             arrays["v"] = np.stack(training.v)[saved]
-        if tangents is not None:
-            found = tangents.responses(training.label_slope)
-            arrays["R_w"], arrays["R_h"] = (x[saved][:, :, saved] for x in found[:2])
-            arrays["R_star"] = found.R_star[saved]
-        curves = Curves(TABLE, self.record, arrays, len(saved), evidence={PATH: path})
-        return curves, outcome
+        return Curves(TABLE, self.record, arrays, len(saved), evidence={PATH: path})
 
-    def check_memory(self, samples: int, batches: int) -> None:
-        """Refuse what the machine has no memory for."""
-        setting, states = self.setting, len(self.setting.grid.times)
-        K, M, saved = setting.hidden, setting.teachers, len(self.saved)
+    def revealed_memory(self, samples: int) -> float:
+        """Bytes for one batch of revealed inputs."""
+        setting, K = self.setting, self.setting.hidden
         # Every state may open K directions on both sides, which a basis, its images and their growth hold.
-        directions = min(M + K + 2 + 2 * K * states, samples / 1.5)
-        needed = 8.0 * samples * (5 * directions + K * saved)
-        if self.responses:
-            traced = min(TRACED, samples)
-            needed += 8.0 * (traced * states * K * (2 * K + 1 + M) + 6 * (states * K) ** 2)
-        needed = workers(batches) * needed + 8.0 * 6 * batches * (saved * K) ** 2
+        most = setting.teachers + K + 2 + 2 * K * len(setting.grid.times)
+        return 8.0 * samples * (5 * min(most, samples / 1.5) + K * len(self.saved))
+
+    def check_memory(self, needed: float, samples: int, batches: int) -> None:
+        """Refuse what the machine has no memory for, if a batch needs so many bytes."""
+        needed = workers(batches) * needed
+        needed += 8.0 * 6 * batches * (len(self.saved) * self.setting.hidden) ** 2
         require_memory(
             needed,
-            f"{states - 1} steps with {samples} samples",
+            f"{len(self.setting.grid.tau)} steps with {samples} samples",
             "use fewer samples, larger steps or fewer recorded times",
         )
 
@@ -203,51 +232,58 @@ def clean_losses(setting: ReusedSetting, training: ReusedTraining) -> np.ndarray
     # All runs of a length have one shape, so that those that diverge early need no new compilation.
     missing = len(setting.grid.times) - training.reached
     states = (
-        np.stack(values + [values[-1]] * missing)
-        for values in (training.Q, training.R, training.v)
+        np.stack(values + [values[-1]] * missing) for values in (training.Q, training.R, training.v)
     )
-    losses = _losses(setting.pair, rule, OrderParameters(*map(jax.numpy.asarray, states)))
+    losses = _losses(setting.pair, rule, OrderParameters(*map(jnp.asarray, states)))
     return np.asarray(losses)[: training.reached]
 
 
-def _finished(sampling: Sampling, setting: ReusedSetting, extrapolate: bool) -> Curves:
+def _of_revealed(sampling: Sampling, setting: ReusedSetting) -> Curves:
+    """The mean of batches of revealed inputs, without their bias if it is seen."""
+    extrapolate = sampling.bias_is_seen()
+    losses = [_losses_of(batch, extrapolate) for batch in sampling.batches]
+    paths = [batch.curves.evidence[PATH] for batch in sampling.batches]
+    curves = sampling.curves(extrapolate, inputs="revealed")
+    return _finished(curves, losses, paths, setting)
+
+
+def _losses_of(batch: Batch, extrapolate: bool) -> np.ndarray:
+    """Train and test loss of a batch at the states that all its runs reached, without bias if it is extrapolated."""
+    paths = [curves.evidence[PATH] for curves in (batch.curves, *batch.halves)]
+    reached = min(len(path.train) for path in paths)
+    F, *halves = (np.stack([path.train[:reached], path.test[:reached]]) for path in paths)
+    return 2 * F - np.mean(halves, axis=0) if extrapolate else F
+
+
+def _finished(
+    curves: Curves,
+    losses: Sequence[Float[np.ndarray, "2 states"]],
+    paths: Sequence[Path],
+    setting: ReusedSetting,
+) -> Curves:
     """The mean of the batches with the times at which losses drop, and what there is to say of it."""
-    grid, whole_paths = setting.grid, [b.curves.evidence[PATH] for b in sampling.batches]
-    halves = [half.evidence[PATH] for batch in sampling.batches for half in batch.halves]
-    reached = min(len(path.train) for path in (*whole_paths, *halves))
-    watched = _watch(whole_paths, setting, reached)
+    grid, reached = setting.grid, min(each.shape[1] for each in losses)
+    watched = _watch(paths, setting, reached)
     if reached <= len(grid.tau) and grid.axis == "time":
         raise NotConverged(
             f"single samples explode at time {grid.times[reached]:.4g}, which never happens in gradient flow: the "
             f"step is too long for them; {watched['advice']}"
         )
-    curves = sampling.curves(extrapolate)
-    losses = [_losses_of(batch, reached, extrapolate) for batch in sampling.batches]
-    values, errors = _drops(losses, grid.times[:reached])
+    values, errors = _drops([each[:, :reached] for each in losses], grid.times[:reached])
     evidence = {name: value for name, value in curves.evidence.items() if name != PATH}
     warnings = [*evidence.pop("warnings", []), *watched["warnings"]]
-    told = dict(
-        time_steps=len(grid.tau),
-        largest_curvature=watched["largest_curvature"],
-        largest_share=watched["largest_share"],
-    )
+    evidence |= {
+        "time_steps": len(grid.tau),
+        "largest_curvature": watched["largest_curvature"],
+        "largest_share": watched["largest_share"],
+    }
     return dataclasses.replace(
         curves,
         arrays=curves.arrays | values,
         errors=curves.errors | errors,
-        evidence=evidence | told | ({"warnings": warnings} if warnings else {}),
+        evidence=evidence | ({"warnings": warnings} if warnings else {}),
+        batches={},
     )
-
-
-def _losses_of(batch: Batch, reached: int, extrapolate: bool) -> np.ndarray:
-    """Train and test loss of a batch at all states."""
-
-    def losses(curves: Curves) -> np.ndarray:
-        path = curves.evidence[PATH]
-        return np.stack([path.train[:reached], path.test[:reached]])
-
-    F = losses(batch.curves)
-    return 2 * F - np.mean([losses(half) for half in batch.halves], axis=0) if extrapolate else F
 
 
 def _drops(
@@ -264,7 +300,7 @@ def _drops(
     return {name: np.asarray(value) for name, value in values.items()}, errors
 
 
-def _watch(paths: list[Path], setting: ReusedSetting, reached: int) -> dict:
+def _watch(paths: Sequence[Path], setting: ReusedSetting, reached: int) -> dict:
     """The largest curvature and share of a sample, the warnings they call for, and advice on the step."""
     grid, tau = setting.grid, setting.grid.tau
     end = min(reached, len(tau))

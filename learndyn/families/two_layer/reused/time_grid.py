@@ -44,8 +44,8 @@ class TimeSteps(Part, abstract=True):
 
 
 class Grid(NamedTuple):
-    """Step sizes τ_k of the weights and τ_v,k of the readout (k = 0 … T − 1), and the values of the main axis ("time" or
-    "step") at the states 0 … T.
+    """Steps τ_k of the weights and τ_v,k of the readout (k = 0 … T − 1), and the main axis ("time" or "step") with its
+    values at the states 0 … T.
     """
 
     axis: str

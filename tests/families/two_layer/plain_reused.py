@@ -1,7 +1,7 @@
 """A plain transcription of the limit on a reused dataset, for comparison: every sum a loop, every response forward.
 
-Unlike the library it draws every field from a covariance that it factors, and moves weights by the responses, which it
-keeps for every sample.
+Unlike the library it keeps the responses G(t, s) of every sample, by the forward recursion, and factors the Gram matrix
+of C_g.
 """
 
 import jax
@@ -9,8 +9,8 @@ import numpy as np
 
 
 def plain(setting, xi, z, chosen):
-    """The equations of `equations.py` and `responses.py`, for normals `xi` (S, M + K + T·K), label noise `z` (S) and the
-    batches m `chosen` (T + 1, S).
+    """The equations of `equations.py` and `traced.py`, for normals `xi` (S, M + K + T·K), label noise `z` (S) and
+    batches `chosen` (m, T + 1 × S).
     """
     K, M, grid = setting.hidden, setting.teachers, setting.grid
     tau, beta, gamma = grid.tau, setting.momentum, setting.ratio
@@ -30,8 +30,8 @@ def plain(setting, xi, z, chosen):
     R, b = np.zeros((n, n, K, K)), np.zeros((n, K, K))
     H = np.zeros((n, n, K, K))
     R_star = np.zeros((n, K, M))
-    g, h_all, loss = np.zeros((n, S, K)), np.zeros((n, S, K)), np.zeros(n)
-    errors, readout, readout_buffer = np.zeros((n, S)), np.zeros((n, K)), 0.0
+    g, loss = np.zeros((n, S, K)), np.zeros(n)
+    readout, readout_buffer = np.zeros((n, K)), 0.0
     G = np.zeros((n, n, S, K, K))
     G_star = np.zeros((n, S, K, M))
     L = np.zeros((n * K, n * K))
@@ -45,8 +45,7 @@ def plain(setting, xi, z, chosen):
             np.asarray(second(h)),
         )
         error, m = y - phi @ v, chosen[t][:, None]
-        g[t], h_all[t], loss[t] = m * v * slope * error[:, None], h, np.mean(error**2)
-        errors[t], readout[t] = error, v
+        g[t], loss[t], readout[t] = m * v * slope * error[:, None], np.mean(error**2), v
         tangent = -np.einsum("si,sj->sij", v * slope, v * slope)
         for i in range(K):
             tangent[:, i, i] += v[i] * curve[:, i] * error
@@ -99,7 +98,4 @@ def plain(setting, xi, z, chosen):
         "C": np.einsum("tik,sjk->tisj", W, W),
         "C_g": np.einsum("tsi,rsj->tirj", g, g) / S,
         "v": readout,
-        "h": h_all,
-        "error": errors,
-        "label_slope": label_slope,
     }

@@ -236,8 +236,7 @@ def test_many_examples_train_a_readout_as_the_population_does():
     flow = ld.Problem(many.network, ld.Population(many.data.task), many.training)
     exact = ld.solve(flow, save_at=4)
     found = [
-        ld.solve(many, ld.CausalSampling(step=h, batches=4), save_at=4)
-        for h in (0.2, 0.1, 0.05)
+        ld.solve(many, ld.CausalSampling(step=h, batches=4), save_at=4) for h in (0.2, 0.1, 0.05)
     ]
     for name in ("R", "Q", "v", "test_loss"):
         coarse, middle, fine = (solution[name].values for solution in found)

@@ -303,6 +303,15 @@ def batch_count(problem: Problem, size: int) -> int:
     return P if ratio is None else min(P, max(1, round(ratio * size)))
 
 
+def chosen(P: int, B: int, seed: int, state: int) -> Float[np.ndarray, " P"]:
+    """m of a state: P/B for B of the examples, 0 for the others."""
+    if B == P:
+        return np.ones(P)
+    m = np.zeros(P)
+    m[_generator(seed, 5, state).choice(P, B, replace=False, shuffle=False)] = P / B
+    return m
+
+
 class ReusedNetwork(Trainee):
     """One network in training on its reused dataset; its states are those of the time grid."""
 
@@ -363,12 +372,7 @@ class ReusedNetwork(Trainee):
 
     def _chosen(self) -> Float[np.ndarray, " P"]:
         """m of the present state."""
-        if self.batch == self.P:
-            return np.ones(self.P)
-        m = np.zeros(self.P)
-        rng = _generator(self.seed, 5, self.state)
-        m[rng.choice(self.P, self.batch, replace=False, shuffle=False)] = self.P / self.batch
-        return m
+        return chosen(self.P, self.batch, self.seed, self.state)
 
     def move(self, until: float, report: Report):
         last = int(np.searchsorted(self.grid.times, until))

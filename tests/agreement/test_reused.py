@@ -157,16 +157,23 @@ def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
     assert low < variance[200] / variance[800] / 4 < high
 
 
-def test_responses_agree_with_training():
+@pytest.mark.parametrize(
+    "setting",
+    ["erf", "noise and decay"]
+    + [
+        pytest.param(x, marks=pytest.mark.slow)
+        for x in ("momentum", "trained readout", "mini-batches")
+    ],
+)
+def test_responses_agree_with_training(setting):
     """Tangents of trained networks, along random directions, against the theory's response functions."""
-    for setting in ("erf", "noise and decay"):
-        problem, step = SETTINGS[setting]
-        theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=6)
-        method = ld.FullBatch(step=step, responses=True)
-        runs = ld.simulate(problem, 800, 10, method=method, save_at=6)
-        table = ld.compare(theory, runs).table.loc[["R_w", "R_h", "R_star"]]
-        assert (table["verdict"] == "agrees").all(), table
-        assert (table["rms_per_cent"] < 10).all(), table
+    problem, step = SETTINGS[setting]
+    theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=6)
+    method = ld.FullBatch(step=step, responses=True)
+    runs = ld.simulate(problem, 800, 10, method=method, save_at=6)
+    table = ld.compare(theory, runs).table.loc[["R_w", "R_h", "R_star"]]
+    assert (table["verdict"] == "agrees").all(), table
+    assert (table["rms_per_cent"] < 10).all(), table
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ The noise η is K new normals at every step, with a causal factor of ⟨g g⟩/�
 R_h follows from an adjoint recursion over the steps before it, which costs S T³K³ in all.
 """
 
+import itertools
+
 import numpy as np
 
 from learndyn.families.two_layer.reused.equations import Inputs, ReusedSetting, State, labels
@@ -27,15 +29,17 @@ BLOCK = 8
 CHUNK = 256
 """Samples per chunk of the adjoint recursion, few enough for their arrays to stay in the cache."""
 KINK = 1e-3
-"""A jump of the slope, as part of its largest value, from which an activation has a kink."""
+"""A jump of an activation or its slope, as part of the largest value, that counts as one."""
 
 
 def has_kink(activation: Activation) -> bool:
-    """Whether the slope of an activation changes by more than its second derivative says."""
+    """Whether an activation or its slope changes by more than the derivative says."""
     z = np.linspace(-6, 6, 4001)
-    _, slope, curvature = map(np.asarray, with_curvature(activation, z))
-    unexplained = np.diff(slope) - np.diff(z) * (curvature[1:] + curvature[:-1]) / 2
-    return bool(np.max(np.abs(unexplained)) > KINK * np.max(np.abs(slope)))
+    each = [np.asarray(x) for x in with_curvature(activation, z)]
+    jumps = (np.diff(x) - np.diff(z) * (y[1:] + y[:-1]) / 2 for x, y in itertools.pairwise(each))
+    return any(
+        np.max(np.abs(j)) > KINK * np.max(np.abs(x)) for j, x in zip(jumps, each, strict=False)
+    )
 
 
 class TracedInputs(Inputs):

@@ -33,6 +33,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -89,9 +90,10 @@ class ReusedSetting(NamedTuple):
 
 @eqx.filter_jit
 def labels(
-    pair: StudentTeacher, rho: Float[Array, "M S"]
+    pair: StudentTeacher, rho: Float[Array | np.ndarray, "M S"]
 ) -> tuple[Float[Array, " S"], Float[Array, "M S"]]:
     """Clean labels Σ_n v*_n σ(ρ_n) and their slopes v*_n σ'(ρ_n)."""
+    rho = jnp.asarray(rho)
     return pair.v_star @ pair.teacher(rho), pair.v_star[:, None] * pair.teacher.derivative(rho)
 
 
@@ -147,8 +149,8 @@ class ReusedTraining:
 
     def __init__(self, setting: ReusedSetting, saved: np.ndarray):
         self.setting, self.saved = setting, frozenset(saved.tolist())
-        self.loss, self.Q, self.R, self.v = [], [], [], []
-        self.sharpest, self.share = [], []
+        self.loss: list[float] = []
+        self.Q, self.R, self.v, self.sharpest, self.share = [], [], [], [], []
         self.w, self.g, self.leading_gap = [], [], []
 
     @property
@@ -165,7 +167,7 @@ class ReusedTraining:
         v, B, b = np.asarray(setting.start.v), np.zeros_like(w), 0.0
         for t in states:
             state = self._state(inputs, w, v, y)
-            loss = np.mean(state.Delta**2)
+            loss = float(np.mean(state.Delta**2))
             if diverged(loss, max(self.loss[0] if self.loss else loss, 1e-300)):
                 return
             self._note(t, inputs, w_star, w, state)
@@ -190,7 +192,7 @@ class ReusedTraining:
         self, t: int, inputs: Inputs, w_star: np.ndarray, w: np.ndarray, state: State
     ) -> None:
         square = state.Delta**2
-        self.loss.append(np.mean(square))
+        self.loss.append(float(np.mean(square)))
         self.Q.append(inputs.scale * (w @ w.T))
         self.R.append(inputs.scale * (w[:, : w_star.shape[1]] @ w_star.T))
         self.v.append(state.v)

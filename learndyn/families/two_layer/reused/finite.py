@@ -348,7 +348,7 @@ class ReusedNetwork(Trainee):
             )
         self.state, self.followed = 0, -1
         self.train_losses: list[float] = []
-        self.states: list[OrderParameters] = []
+        self.states: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def begin(self):
         self._look()
@@ -368,7 +368,7 @@ class ReusedNetwork(Trainee):
             raise Diverged
         self.train_losses.append(0.5 * loss)
         W, D = self.W, self.D
-        self.states.append(OrderParameters(W @ W.T / D, W @ self.W_star.T / D, np.asarray(self.v)))
+        self.states.append((W @ W.T / D, W @ self.W_star.T / D, np.asarray(self.v)))
 
     def _chosen(self) -> Float[np.ndarray, " P"]:
         """m of the present state."""
@@ -402,16 +402,16 @@ class ReusedNetwork(Trainee):
     def measure(self) -> dict[str, Any]:
         if self.state in self.recorded:
             self._follow(int(np.searchsorted(self.recorded, self.state)))
-        present = self.states[-1]
+        Q, R, v = self.states[-1]
         measured = {
             "state": self.state,
             "train_loss": self.train_losses[-1],
-            "Q": present.Q,
-            "R": present.R,
+            "Q": Q,
+            "R": R,
             "C": Products(self.W),
             "C_g": Products(self.g),
         }
-        return measured | ({"v": present.v} if self.problem.network.train_readout else {})
+        return measured | ({"v": v} if self.problem.network.train_readout else {})
 
     def complete(self, report: Report):
         """Train to the end, because a loss may drop after the last recorded state."""
@@ -425,7 +425,7 @@ class ReusedNetwork(Trainee):
         missing = max(len(self.grid.times) - count, 0)
         every = zip(*self.states, strict=True)
         padded = (jnp.asarray(np.stack([*each, *[each[-1]] * missing])) for each in every)
-        rule = rule_of_test_loss(self.pair, sum(self.states[0].R.shape))
+        rule = rule_of_test_loss(self.pair, sum(self.states[0][1].shape))
         test_losses = np.asarray(_test_losses(self.pair, rule, OrderParameters(*padded)))[:count]
         arrays["test_loss"] = test_losses[states]
         drop_times = drops(self.grid.times[:count], self.train_losses, test_losses)

@@ -105,9 +105,8 @@ class CausalSampling(TimeSteps, Method):
         samples, halves = self.samples or REVEALED_SAMPLES, True
         while True:
             runs.check_memory(runs.revealed_memory(samples), samples, self.batches)
-            like = Limit(samples, drop=DROP, linear=(INPUTS,))
             try:
-                return sampled(runs, like, range(self.batches), halves, report)
+                return sampled(runs, samples, range(self.batches), halves, report)
             except TooFewSamples as error:
                 if self.samples is None:
                     samples = max(2 * samples, error.needed)
@@ -165,11 +164,17 @@ class Runs(NamedTuple):
 
         training.follow(inputs, map(reported, range(states)))
         saved = self.saved[self.saved < training.reached]
-        two_time = np.ix_(saved, range(self.setting.hidden), saved, range(self.setting.hidden))
-        responses = {"R_w": inputs.R_w[two_time], "R_h": inputs.R_h[two_time]}
-        responses["R_star"] = inputs.R_star[saved]
-        training.share = np.maximum(training.share, inputs.share[: training.reached])
+        responses = {
+            "R_w": inputs.R_w[saved][:, :, saved],
+            "R_h": inputs.R_h[saved][:, :, saved],
+            "R_star": inputs.R_star[saved],
+        }
+        training.share = [max(pair) for pair in zip(training.share, inputs.share, strict=False)]
         return self._curves(training, responses)
+
+    def with_samples(self, samples: int) -> Limit:
+        """The back end of a batch of revealed inputs."""
+        return Limit(samples, drop=DROP, linear=(INPUTS,))
 
     def carried_out(self, backend: Limit, report: Report) -> tuple[Curves, ProgramRun]:
         """A run with revealed inputs."""

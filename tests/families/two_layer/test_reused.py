@@ -2,6 +2,7 @@
 
 import functools
 from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +47,7 @@ class Watched(ReusedTraining):
     def __init__(self, setting):
         super().__init__(setting, np.arange(len(setting.grid.times)))
         self.states: list[State] = []
+        self.inputs: Any = None
 
     def _note(self, t, inputs, w_star, w, state):
         super()._note(t, inputs, w_star, w, state)
@@ -119,7 +121,7 @@ def dense_and_finite(monkeypatch, problem, size):
     """The program run as a network, and the finite network of the library on the same weights and examples."""
     program = revealed(problem, Dense(size, seed=4))
     X, D = program.inputs.X.state, program.inputs.D.site.length
-    examples = Examples(np.sqrt(D) * X, None, program.y)
+    examples = Examples(np.sqrt(D) * X, np.zeros((0, len(X))), program.y)
     chosen = iter([state.m for state in program.states])
     start = program.w[0], program.w_star, examples
     monkeypatch.setattr(finite, "draw", lambda *_: start)

@@ -1,8 +1,9 @@
-"""Two-layer networks on a reused dataset: against training, iteration and a forward recursion; errors and growth.
+"""Two-layer networks on a reused dataset: against training and a forward recursion; traced and revealed inputs; growth.
 
 Everything on one thread.
 """
 
+import functools
 import time
 import tracemalloc
 from unittest import mock
@@ -13,12 +14,14 @@ import threadpoolctl
 import learndyn as ld
 from benchmarks.deep_linear import growth
 from benchmarks.timing import best, row
-from learndyn.families.two_layer.online.equations import equations
-from learndyn.families.two_layer.reused import equations as reused
-from learndyn.families.two_layer.reused import fixed_point
-from learndyn.families.two_layer.reused.equations import ReusedSetting
-from learndyn.families.two_layer.reused.time_grid import time_grid
+from learndyn.families.two_layer.reused import traced
+from learndyn.families.two_layer.reused.equations import ReusedTraining
+from learndyn.families.two_layer.reused.revealed import INPUTS, trained
+from learndyn.families.two_layer.reused.solve import setting_of
+from learndyn.families.two_layer.reused.traced import TracedInputs
 from learndyn.numerics.precision import float64
+from learndyn.programs import Limit
+from learndyn.programs import run as run_program
 
 LOSSES = ("train_loss", "test_loss")
 STEP = 0.5
@@ -34,25 +37,32 @@ def problem(steps: int, units: int = 2) -> ld.Problem:
     return ld.Problem(network, data, ld.GradientDescent(units / 0.5, time=STEP * steps))
 
 
-def setting(made: ld.Problem) -> ReusedSetting:
-    """What one batch of samples is solved from."""
-    functions, start = equations(made)
-    return ReusedSetting(
-        functions,
-        *(np.asarray(x) for x in start),
-        ratio=made.data.ratio,
-        tau=time_grid(made, ld.CausalSampling(step=STEP)).tau,
-        decay=0.0,
-        noise=0.0,
+def two_teachers() -> ld.Problem:
+    """Two erf units that learn two others, in 40 steps."""
+    network = ld.TwoLayer(
+        "erf", [[1.0, 0.2], [0.2, 0.8]], [[0.4, 0.1], [-0.2, 0.4]], readout=[1.2, -0.8]
     )
+    teacher = ld.Teacher("erf", [[1.0, 0.3], [0.3, 0.7]], [1.0, -1.5])
+    data = ld.Dataset(teacher, ratio=1.5, noise=0.2)
+    return ld.Problem(network, data, ld.GradientDescent(0.6, time=40 * STEP))
 
 
-def batch(steps: int, samples: int, units: int = 2):
-    """One batch of samples."""
-    method = ld.CausalSampling(samples=samples)
+def batch(steps: int, samples: int, units: int = 2) -> TracedInputs:
+    """One batch of samples, traced."""
     with float64():
-        chosen = setting(problem(steps, units))
-        return method.batch(chosen, np.random.SeedSequence(0), lambda done: None)
+        setting = setting_of(problem(steps, units), ld.CausalSampling(step=STEP))
+        inputs = TracedInputs(setting, samples, np.random.SeedSequence(0))
+        ReusedTraining(setting, np.array([0])).follow(inputs, range(steps + 1))
+    return inputs
+
+
+def revealed_batch(steps: int, samples: int) -> None:
+    """One batch of samples, revealed."""
+    with float64():
+        setting = setting_of(problem(steps), ld.CausalSampling(step=60 / steps))
+        training = ReusedTraining(setting, np.array([0]))
+        program = functools.partial(trained, training=training)
+        run_program(program, None, Limit(samples, linear=(INPUTS,)))
 
 
 def against_training(steps: int, size: int, datasets: int) -> None:
@@ -68,29 +78,21 @@ def against_training(steps: int, size: int, datasets: int) -> None:
     row(f"theory, 8 × 1024 samples, T = {steps}", seconds, reference, datasets * training)
 
 
-def against_iteration(steps: int, samples: int, batches: int) -> None:
-    """The iteration's loosest tolerance, of those tried, that brings it within the causal result's standard error."""
-    made = problem(steps)
-    size = {"step": STEP, "samples": samples, "batches": batches}
-    causal = ld.solve(made, ld.CausalSampling(**size))
-    seconds = best(lambda: ld.solve(made, ld.CausalSampling(**size)), 2)
-    for tolerance in (3e-3, 2e-3, 1.4e-3, 1e-3, 3e-4):
-        method = ld.FixedPoint(**size, damping=0.5, tolerance=tolerance)
-        factor = fixed_point._damped_factor  # called once per iteration
-        start = time.perf_counter()
-        with mock.patch.object(fixed_point, "_damped_factor", wraps=factor) as calls:
-            found = ld.solve(made, method)
-        reference = time.perf_counter() - start
-        distances = [
-            _rms(found[name] - causal[name]) / _rms(causal.standard_error(name)) for name in LOSSES
-        ]
-        if max(distances) < 1:
-            break
-    what = f"causal, {batches} × {samples} samples, T = {steps}"
-    row(what, seconds, "damped iteration at equal error", reference)
+def traced_against_revealed(made: ld.Problem, words: str, samples: int, batches: int) -> None:
+    """CPU seconds times variance of traced and revealed inputs, each observable in root mean square over time."""
+    sizes = {"step": STEP, "samples": samples, "batches": batches}
+    names, costs = (*LOSSES, "R", "Q"), []
+    for inputs in ("traced", "revealed"):
+        method = ld.CausalSampling(inputs=inputs, **sizes)
+        ld.solve(made, method, save_at=2)
+        start = time.process_time()
+        solution = ld.solve(made, method)
+        # Revealed inputs are run on halves too, which takes as long again.
+        seconds = (time.process_time() - start) / (2 if inputs == "revealed" else 1)
+        costs.append([seconds * _rms(solution.standard_error(name)) ** 2 for name in names])
+    ratios = (f"{name} {b / a:.2g}" for name, a, b in zip(names, *costs, strict=True))
     print(
-        f"    it took {calls.call_count / batches:.0f} iterations (tolerance {tolerance:g}) to come within "
-        f"{max(distances):.1g} standard errors"
+        f"  {words}, {samples} samples: cost × variance, revealed over traced: {', '.join(ratios)}"
     )
 
 
@@ -115,21 +117,21 @@ def forward_response(kernel, M) -> np.ndarray:
 def against_forward(steps: int, samples: int) -> None:
     """The responses alone, of the same samples."""
     found = batch(steps, samples)
-    weights, process = found.weights, found.process
     with float64():
 
         def forward():
-            return forward_response(weights.kernel, process.M)
+            return forward_response(found.kernel, found.M)
 
         def adjoint():
-            return [process.response(t, weights)[0] for t in range(steps + 1)]
+            for found.t in range(steps + 1):
+                found._row()
 
         difference = np.max(np.abs(forward() - found.R_h))
         what = f"adjoint, T = {steps}, {samples} samples (differs by {difference:.0e})"
         row(what, best(adjoint, 3), "forward recursion", best(forward, 2))
         kept = _peak(forward)
     # The adjoint recursion keeps M of all samples, as the forward one does, and Y of a chunk of them.
-    needed = _peak(adjoint) + process._Y.nbytes / 2**20
+    needed = _peak(adjoint) + found._Y.nbytes / 2**20
     print(f"    memory beyond M: {needed:.1f} MiB against {kept:.0f} MiB")
 
 
@@ -166,7 +168,7 @@ def errors(made: ld.Problem, samples: int, batches: int) -> np.ndarray:
 def error_against_samples(steps: int, sizes, batches: int) -> None:
     made = problem(steps)
     quasi = np.array([errors(made, samples, batches) for samples in sizes])
-    with mock.patch.object(reused, "QuasiNormals", PlainNormals):
+    with mock.patch.object(traced, "QuasiNormals", PlainNormals):
         random = np.array([errors(made, samples, batches) for samples in sizes])
     # The logarithm of a spread of normal values has the error 1/√(2 batches − 2).
     x = np.log(sizes)
@@ -185,9 +187,15 @@ def run() -> None:
     one_core = mock.patch("os.cpu_count", return_value=1)
     with one_core, threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
         against_training(120, 3500, 10)
-        against_iteration(120, 256, 4)
+        traced_against_revealed(problem(120), "two quadratic units, T = 120", 8192, 8)
+        traced_against_revealed(two_teachers(), "erf, K = M = 2, T = 40", 8192, 8)
         against_forward(120, 256)
         error_against_samples(60, [256, 512, 1024, 2048], 32)
         growth("against steps T, 512 samples", [50, 100, 200, 400], lambda T: batch(T, 512))
+        growth(
+            "revealed, against steps T through the same time, 4096 samples",
+            [60, 120, 240, 480],
+            lambda T: revealed_batch(T, 4096),
+        )
         growth("against samples, T = 60", [1024, 2048, 4096, 8192], lambda S: batch(60, S))
         growth("against hidden units K, T = 40", [2, 4, 8, 16], lambda K: batch(40, 256, K))

@@ -39,7 +39,6 @@ from learndyn.families.two_layer.network import TwoLayer
 from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
 from learndyn.families.two_layer.online.solve import OrderParameterODE
 from learndyn.families.two_layer.reused.finite import FullBatch
-from learndyn.families.two_layer.reused.fixed_point import FixedPoint
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
@@ -106,7 +105,6 @@ __all__ = [
     "ExactLimit",
     "ExponentialDecay",
     "FileError",
-    "FixedPoint",
     "Formula",
     "FormulaField",
     "FullBatch",

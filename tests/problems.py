@@ -37,7 +37,7 @@ SOURCES = {
     ),
     "dataset": (
         ld.Dataset,
-        ("ratio", "examples", "batch", "noise"),
+        ("ratio", "examples", "batch", "batch_ratio", "noise"),
     ),
     "population": (ld.Population, ("noise",)),
 }

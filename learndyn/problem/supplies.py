@@ -58,6 +58,8 @@ class Dataset(Supply):
     - `ratio` (P/D; α or γ in the papers): examples per input dimension.
     - `examples` (P): the number of examples, instead of `ratio`.
     - `batch` (B): examples in a step, taken in turn; it must divide `examples`. All of them unless given.
+    - `batch_ratio` (B/D): examples in a step per input dimension, at most `ratio`; they are drawn at random, without
+      replacement and anew at every step. All of them unless given.
     """
 
     task: Task = field(part(Task))
@@ -65,9 +67,11 @@ class Dataset(Supply):
     ratio: float | None = field(optional(number(above=0)), default=None)
     examples: int | None = field(optional(whole(1)), default=None)
     batch: int | None = field(optional(whole(1)), default=None)
+    batch_ratio: float | None = field(optional(number(above=0)), default=None)
 
     def validate(self) -> None:
         exclusive(self, ratio=self.ratio, examples=self.examples)
+        exclusive(self, batch=self.batch, batch_ratio=self.batch_ratio)
         if self.ratio is None and self.examples is None:
             allowed = (
                 "missing; give ratio (examples per input dimension) or examples (their number)"
@@ -76,3 +80,11 @@ class Dataset(Supply):
         if self.batch is not None and (self.examples is None or self.examples % self.batch):
             allowed = f"must divide the number of examples, {self.examples}"
             raise ProblemError("Dataset.batch", self.batch, allowed)
+        if self.batch_ratio is None:
+            return
+        if self.ratio is None:
+            allowed = "needs ratio, the examples of the whole set per input dimension"
+            raise ProblemError("Dataset.batch_ratio", self.batch_ratio, allowed)
+        if self.batch_ratio > self.ratio:
+            allowed = f"must be at most ratio = {self.ratio:g}, for which a step uses all examples"
+            raise ProblemError("Dataset.batch_ratio", self.batch_ratio, allowed)

@@ -9,6 +9,7 @@ the level 1e-3.
 
 from functools import partial
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -28,6 +29,12 @@ general = partial(
     teacher_readout=[1.0, -1.5],
     supply="dataset",
 )
+
+
+def bent(z):
+    """An activation with a kink."""
+    return jnp.abs(z) + 0.5 * z
+
 
 SETTINGS = {
     "few examples": (
@@ -64,6 +71,46 @@ SETTINGS = {
         ),
         None,
     ),
+    "momentum": (
+        general(activation="tanh", ratio=1.5, rate=0.1, momentum=0.7, steps=40, weight_decay=0.1),
+        None,
+    ),
+    "trained readout": (
+        general(
+            activation="erf",
+            ratio=1.5,
+            rate=0.3,
+            steps=40,
+            noise=0.2,
+            train_readout=True,
+            readout_rate=0.15,
+        ),
+        None,
+    ),
+    "mini-batches": (
+        general(activation="erf", ratio=1.5, batch_ratio=0.5, rate=0.3, steps=30, noise=0.2),
+        None,
+    ),
+    "relu": (general(activation="relu", ratio=2.0, rate=0.2, steps=30, noise=0.2), None),
+    "kink": (
+        general(activation=bent, ratio=2.5, rate=0.1, steps=25, weight_decay=0.1),
+        None,
+    ),
+    "relu with all": (
+        general(
+            activation="relu",
+            ratio=2.0,
+            batch_ratio=0.8,
+            momentum=0.5,
+            rate=0.1,
+            steps=30,
+            noise=0.2,
+            weight_decay=0.1,
+            train_readout=True,
+            readout_rate=0.1,
+        ),
+        None,
+    ),
 }
 
 
@@ -73,7 +120,10 @@ def runs_of(problem, size, seeds, step, **options):
 
 def check_agreement(setting, size, seeds):
     problem, step = SETTINGS[setting]
-    theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=9)
+    kink = setting in ("relu", "kink", "relu with all")
+    samples = {"samples": 8192, "batches": 8} if kink else SAMPLES
+    theory = ld.solve(problem, ld.CausalSampling(step=step, **samples), save_at=9)
+    assert theory.evidence["inputs"] == ("revealed" if kink else "traced")
     assert "warnings" not in theory.evidence
     runs = runs_of(problem, size, seeds, step, save_at=9)
     comparison = ld.compare(theory, runs, level=0.01 / 2)
@@ -87,7 +137,10 @@ def test_theory_agrees_with_training_at_3500(setting):
     check_agreement(setting, 3500, 6)
 
 
-QUICK = ("few examples", "rich", "noise and decay", "tanh, steps")
+QUICK = (
+    *("few examples", "rich", "noise and decay", "tanh, steps"),
+    *("mini-batches", "relu with all"),
+)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +157,23 @@ def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
     assert low < variance[200] / variance[800] / 4 < high
 
 
-def test_responses_agree_with_training():
+@pytest.mark.parametrize(
+    "setting",
+    ["erf", "noise and decay"]
+    + [
+        pytest.param(x, marks=pytest.mark.slow)
+        for x in ("momentum", "trained readout", "mini-batches")
+    ],
+)
+def test_responses_agree_with_training(setting):
     """Tangents of trained networks, along random directions, against the theory's response functions."""
-    for setting in ("erf", "noise and decay"):
-        problem, step = SETTINGS[setting]
-        theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=6)
-        method = ld.FullBatch(step=step, responses=True)
-        runs = ld.simulate(problem, 800, 10, method=method, save_at=6)
-        table = ld.compare(theory, runs).table.loc[["R_w", "R_h", "R_star"]]
-        assert (table["verdict"] == "agrees").all(), table
-        assert (table["rms_per_cent"] < 10).all(), table
+    problem, step = SETTINGS[setting]
+    theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=6)
+    method = ld.FullBatch(step=step, responses=True)
+    runs = ld.simulate(problem, 800, 10, method=method, save_at=6)
+    table = ld.compare(theory, runs).table.loc[["R_w", "R_h", "R_star"]]
+    assert (table["verdict"] == "agrees").all(), table
+    assert (table["rms_per_cent"] < 10).all(), table
 
 
 @pytest.mark.slow

@@ -39,7 +39,14 @@ def marchenko_pastur(alpha: float, rate: float) -> tuple[np.ndarray, np.ndarray]
 
 @pytest.mark.parametrize("alpha", [0.5, 1.3, 2.0])
 @pytest.mark.parametrize(
-    "backend", [Coordinates(), Limit(512, seed=4, drop=1e-12, floor=0.0)], ids=repr
+    "backend",
+    [
+        Coordinates(),
+        Limit(512, seed=4, drop=1e-12, floor=0.0),
+        Limit(512, seed=4, drop=1e-12, floor=0.0, linear=("inputs",)),
+        Limit(16, drop=1e-12, floor=0.0, linear=("inputs", "examples")),
+    ],
+    ids=repr,
 )
 def test_regression_follows_marchenko_pastur(alpha, backend):
     # Exact but for rounding: also between even samples, for every seed.

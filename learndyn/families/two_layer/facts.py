@@ -31,7 +31,7 @@ FACTS = {
         Facts(
             name="two_layer/dataset",
             supply="Dataset",
-            summary="full-batch descent on a reused dataset; grokking",
+            summary="gradient descent on a reused dataset; grokking",
             exactness="exact as D → ∞",
             reference="Asymptotic dynamics for delayed feature learning, HiLD workshop 2024",
             template=_FOLDER / "reused" / "dataset.toml",

@@ -43,19 +43,22 @@ class TwoLayer(Network):
 
     and time is t = steps/N whatever B. On a `Population` the sums over examples are expectations.
 
-    On a `Dataset` of P examples (`ratio` γ = P/N) step number k uses all of them, and the readout is fixed:
+    On a `Dataset` of P examples (`ratio` γ = P/N) step number k uses B of them: all, or with a `batch_ratio` B/N as
+    many as it says, drawn without replacement and anew at every step. With momentum β,
 
-        w_i ← (1 − τ_kκ) w_i + τ_k √N/P v_i Σ_μ Δ_μ g'(λ_iμ) x_μ;
+        F_i ← βF_i + τ_k √N/B v_i Σ_s Δ_s g'(λ_is) x_s,    w_i ← (1 − τ_kκ) w_i + F_i,
+        f_i ← βf_i + τ_v,k/B Σ_s Δ_s g(λ_is),              v_i ← (1 − τ_v,kκ) v_i + f_i   (only with `train_readout`);
 
-    τ_k = η(k) if training has `steps`; if it has a `time`, τ_k = η(t_k)(t_{k+1} − t_k) on a grid of times, which
-    follows gradient flow. N/P times a sum over examples is N times their mean, as on the `Population`.
+    τ_k = η(k) and τ_v,k = η_v(k) if training has `steps`; if it has a `time`, τ_k = η(t_k)(t_{k+1} − t_k) on a grid of
+    times, and τ_v,k likewise, which follows gradient flow. The weights go down N times the gradient of the mean of
+    ½Δ² over the batch, and the readout down the gradient itself, as on the `Population`.
 
     - `activation` (g): a name such as "erf", a formula, an `Activation`, or any smooth JAX function.
     - `Q` (w_i·w_k/N): overlaps of the student's units at the start, K×K and positive semidefinite.
     - `R` (w_i·w*_n/N): overlaps of student and teacher units at the start, K×M.
     - `readout` (v): one number per hidden unit. Ones unless given.
-    - `train_readout`: whether the readout is trained, with the rate η_v (`readout_learning_rate` of training, or η);
-      not on a `Dataset`. False unless given.
+    - `train_readout`: whether the readout is trained, with the rate η_v (`readout_learning_rate` of training, or η).
+      False unless given.
     """
 
     constructors = ("random",)

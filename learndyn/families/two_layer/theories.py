@@ -11,10 +11,8 @@ from learndyn.families.two_layer.observables import TABLE
 from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
 from learndyn.families.two_layer.online.solve import OrderParameterODE
 from learndyn.families.two_layer.reused.finite import FullBatch
-from learndyn.families.two_layer.reused.fixed_point import FixedPoint
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.two_layer.symmetries import symmetric_start
-from learndyn.problem.activations import Relu
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import Teacher
@@ -30,6 +28,12 @@ class _OfTwoLayers(Theory):
     def symmetries(self, problem: Problem) -> SymmetricStart | None:
         return symmetric_start(problem)
 
+    def check(self, problem: Problem) -> None:
+        rate = problem.training.readout_learning_rate
+        if rate is not None and not problem.network.train_readout:
+            allowed = "has no effect on a fixed readout; set network.train_readout = true, or leave it out"
+            raise ProblemError("training.readout_learning_rate", rate, allowed)
+
 
 class _Online(_OfTwoLayers):
     understands = (
@@ -42,12 +46,6 @@ class _Online(_OfTwoLayers):
     )
     methods = (OrderParameterODE,)
     demo_size = 784
-
-    def check(self, problem: Problem) -> None:
-        rate = problem.training.readout_learning_rate
-        if rate is not None and not problem.network.train_readout:
-            allowed = "has no effect on a fixed readout; set network.train_readout = true, or leave it out"
-            raise ProblemError("training.readout_learning_rate", rate, allowed)
 
 
 @register
@@ -69,15 +67,18 @@ class TwoLayerOnPopulation(_Online, facts=FACTS["two_layer/population"]):
 class TwoLayerOnDataset(_OfTwoLayers, facts=FACTS["two_layer/dataset"]):
     supply = Dataset
     understands = (
-        "network.readout",
+        "network",
         "data.noise",
         "data.ratio",
+        "data.batch_ratio",
         "data.task",
         "training.time",
         "training.steps",
+        "training.momentum",
         "training.weight_decay",
+        "training.readout_learning_rate",
     )
-    methods = (CausalSampling, FixedPoint)
+    methods = (CausalSampling,)
     simulators = (FullBatch,)
     demo_size = 1000
     demo_seeds = 6
@@ -87,8 +88,18 @@ class TwoLayerOnDataset(_OfTwoLayers, facts=FACTS["two_layer/dataset"]):
     former_factors: ClassVar = {"test_loss": 0.5, "train_loss": 0.5, "leading_gap": 0.5}
 
     def check(self, problem: Problem) -> None:
-        if isinstance(problem.network.activation, Relu):
-            allowed = (
-                "must be smooth on a Dataset: the response functions need its second derivative"
-            )
-            raise ProblemError("network.activation", "relu", allowed)
+        super().check(problem)
+        if problem.training.time is None:
+            return
+        # In gradient flow steps are a means, on whose length nothing may depend.
+        unset = {
+            "training.momentum": (problem.training.momentum, 0),
+            "data.batch_ratio": (problem.data.batch_ratio, None),
+        }
+        for name, (value, default) in unset.items():
+            if value != default:
+                allowed = (
+                    f"needs training.steps, because steps in training.time only follow gradient flow; leave it at "
+                    f"{default}, or give steps"
+                )
+                raise ProblemError(name, value, allowed)

@@ -21,7 +21,7 @@ from learndyn.families.two_layer.reused.finite import (
     _forces,
     draw,
     fields,
-    moved,
+    pull,
     rows_times_inputs,
     sums_of_inputs,
 )
@@ -51,6 +51,7 @@ ACTIVATIONS = {
     "polynomial": {},
     "erf": {"activation": "erf", "teacher_activation": "erf"},
     "tanh": {"activation": "tanh"},
+    "momentum, batches": {"activation": "tanh", "momentum": 0.6, "batch_ratio": 0.6},
 }
 grokking = partial(problems.late_learning, ratio=3.0, rate=4.0, time=20.0)
 linear = partial(problems.two_layer, activation="linear", Q=[[1.0]], supply="dataset", ratio=2.0)
@@ -77,7 +78,10 @@ class Plain:
         self.W, self.W_star, self.v = jnp.asarray(W), jnp.asarray(W_star), start.v
         self.X, self.y = jnp.asarray(examples.X, dtype=float), jnp.asarray(examples.y)
         self.examples = examples
-        self.tau = np.asarray(time_grid(made, FullBatch()).tau)
+        grid = time_grid(made, FullBatch())
+        self.tau, self.tau_v = np.asarray(grid.tau), np.asarray(grid.tau_v)
+        B = full_batch.batch_count(made, size)
+        self.m = [full_batch.chosen(P, B, seed, k) for k in range(len(self.tau) + 1)]
         self.slope_and_force = jax.jit(self._slope_and_force)
 
     def error(self, W, field_shift=0.0, label_shift=0.0):
@@ -85,27 +89,30 @@ class Plain:
         h = W @ self.X.T / jnp.sqrt(self.X.shape[1]) + field_shift
         return self.y + label_shift - self.v @ self.system.student(h), h
 
-    def _slope_and_force(self, W, field_shift, label_shift):
-        """The slope of the loss, and g = −P ∂loss/∂h by the shift of the fields."""
+    def _slope_and_force(self, W, m, field_shift, label_shift):
+        """The slope of the loss of a batch, and g = −P ∂loss/∂h by the shift of the fields."""
 
         def loss(W, field_shift):
-            return jnp.mean(self.error(W, field_shift, label_shift)[0] ** 2) / 2
+            errors = self.error(W, field_shift, label_shift)[0]
+            return jnp.sum(jnp.where(m > 0, errors, 0.0) ** 2) / jnp.sum(m > 0) / 2
 
         slope, by_field = jax.grad(loss, (0, 1))(W, field_shift)
         return slope, -by_field * len(self.y)
 
     def run(self, weight_shift=None, field_shift=None, label_shift=0.0):
-        """W and g at every state; `weight_shift` = {state: δW}, `field_shift` = {state: δh}."""
-        D = self.X.shape[1]
-        W, weights, forces = self.W, [], []
+        """W and g at every state; `weight_shift` = {state: δW}, moved by a force, `field_shift` = {state: δh}."""
+        D, rule = self.X.shape[1], self.made.training
+        W, buffer, weights, forces = self.W, 0.0, [], []
         for k in range(len(self.tau) + 1):
-            W = W + (weight_shift or {}).get(k, 0.0)
+            moved = (weight_shift or {}).get(k, 0.0)
+            W, buffer = W + moved, buffer + moved
             shift = (field_shift or {}).get(k, jnp.zeros((len(self.v), len(self.y))))
-            slope, g = self.slope_and_force(W, shift, label_shift)
+            slope, g = self.slope_and_force(W, self.m[k], shift, label_shift)
             weights.append(W)
             forces.append(g)
             if k < len(self.tau):
-                W = W - self.tau[k] * (D * slope + self.made.training.weight_decay * W)
+                buffer = rule.momentum * buffer - self.tau[k] * D * slope
+                W = (1 - self.tau[k] * rule.weight_decay) * W + buffer
         return np.stack(weights), np.stack(forces)
 
 
@@ -132,7 +139,7 @@ def test_steps_go_down_the_gradient_of_the_loss(activation):
         loss = [float(jnp.mean(plain.error(one)[0] ** 2)) / 2 for one in W]
     P = g.shape[-1]
     assert P == 68
-    assert curves.evidence["sizes"] == {"D": 40, "P": 68}
+    assert curves.evidence["sizes"].items() >= {"D": 40, "P": 68}.items()
     assert np.array_equal(curves.times, np.arange(6))
     close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
     close(found["train_loss"], loss)
@@ -142,13 +149,73 @@ def test_steps_go_down_the_gradient_of_the_loss(activation):
     close(found["C_g"], np.einsum("tim,sjm->tisj", g, g) / P)
 
 
+def test_a_trained_readout_goes_down_the_gradient_too():
+    """Weights down D times the gradient of the batch's mean loss, the readout down the gradient itself, to rounding."""
+    rule = {
+        "momentum": 0.6,
+        "batch_ratio": 0.6,
+        "readout_rate": ld.PerStep(np.linspace(0.2, 0.9, 5)),
+    }
+    made = problem(activation="tanh", train_readout=True, **rule)
+    D, found = 40, values(train(made, 40))
+    with float64():
+        plain = Plain(made, D)
+
+        @jax.jit
+        def slopes(W, v, m):
+            def loss(W, v):
+                h = W @ plain.X.T / np.sqrt(D)
+                errors = jnp.where(m > 0, plain.y - v @ plain.system.student(h), 0.0)
+                return jnp.sum(errors**2) / jnp.sum(m > 0) / 2
+
+            return jax.grad(loss, (0, 1))(W, v)
+
+        W, v, buffers, states = plain.W, plain.v, (0.0, 0.0), []
+        for k, m in enumerate(plain.m):
+            states.append((np.asarray(W), np.asarray(v)))
+            if k == len(plain.tau):
+                break
+            slope_W, slope_v = slopes(W, v, m)
+            tau, tau_v = plain.tau[k], plain.tau_v[k]
+            buffers = 0.6 * buffers[0] - tau * D * slope_W, 0.6 * buffers[1] - tau_v * slope_v
+            W, v = (1 - 0.2 * tau) * W + buffers[0], (1 - 0.2 * tau_v) * v + buffers[1]
+    close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-12)
+    close(found["v"], [v for _, v in states])
+    close(found["Q"], [W @ W.T / D for W, _ in states])
+    assert np.abs(states[-1][1] - states[0][1]).min() > 0.05
+
+
+def test_batches_are_drawn_without_replacement_and_anew():
+    """B = round(batch_ratio D) examples, each with the weight P/B."""
+    made = problem(batch_ratio=0.6)
+    assert (full_batch.example_count(made, 30), full_batch.batch_count(made, 30)) == (51, 18)
+    first, again, later, other = (
+        full_batch.chosen(51, 18, seed, k) for seed, k in ((0, 0), (0, 0), (0, 1), (1, 0))
+    )
+    for m in (first, later, other):
+        assert (m > 0).sum() == 18
+        np.testing.assert_allclose(m[m > 0], 51 / 18)
+    np.testing.assert_array_equal(first, again)
+    assert (first != later).any()
+    assert (first != other).any()
+    assert train(made, 30).evidence["sizes"] == {"D": 30, "P": 51, "B": 18}
+
+
+def test_a_batch_of_all_examples_is_the_full_batch():
+    full, batch = (values(train(problem(**more), 30)) for more in ({}, {"batch_ratio": 1.7}))
+    for name in full:
+        np.testing.assert_array_equal(full[name], batch[name])
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_one_step_moves_every_weight_as_the_gradient_says(activation):
     with float64():
         plain = Plain(problem(**ACTIVATIONS[activation]), 40)
         W, X, y = np.array(plain.W), plain.examples.X, plain.examples.y
-        _, g = _forces(plain.system, plain.v, jnp.asarray(fields(W, X)), jnp.asarray(y))
-        found = moved(W, np.asarray(g), X, plain.tau[0], 0.2)
+        fields_and_labels = jnp.asarray(fields(W, X)), jnp.asarray(y)
+        _, g, _ = _forces(plain.system, plain.v, *fields_and_labels, jnp.asarray(plain.m[0]))
+        tau = plain.tau[0]
+        found = (1 - tau * 0.2) * W + tau * pull(np.asarray(g), X)
         expected, _ = plain.run()
     np.testing.assert_allclose(found, expected[1], rtol=1e-12, atol=1e-12)
 
@@ -260,7 +327,8 @@ def responses(activation):
     found = values(train(made, 30, responses=True, save_at=[0, 1, 3, 5]))
     with float64():
         plain = Plain(made, 30)
-        tangents = ReusedTangents(plain.system, 3, plain.examples, np.array([0, 1, 3, 5]), seed=0)
+        recorded = np.array([0, 1, 3, 5])
+        tangents = ReusedTangents(plain.system, 3, plain.examples, recorded, seed=0)
     return found, plain, tangents
 
 

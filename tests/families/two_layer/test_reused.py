@@ -1,6 +1,8 @@
 """The limit of two-layer networks on a reused dataset: its equations, identities and exact limits."""
 
+import functools
 from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,11 +12,18 @@ from scipy.stats import t as student_t
 
 import learndyn as ld
 from learndyn.analyses.grokking import drop_time
+from learndyn.core.record import Record
 from learndyn.families.two_layer.online.equations import equations
-from learndyn.families.two_layer.reused.equations import ReusedSetting, SampleProcess, WeightProcess
+from learndyn.families.two_layer.reused import finite
+from learndyn.families.two_layer.reused.equations import ReusedTraining, State
+from learndyn.families.two_layer.reused.finite import Examples, ReusedNetwork
+from learndyn.families.two_layer.reused.revealed import INPUTS, trained
+from learndyn.families.two_layer.reused.solve import setting_of
 from learndyn.families.two_layer.reused.time_grid import time_grid
+from learndyn.families.two_layer.reused.traced import TracedInputs
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.precision import float64
+from learndyn.programs import Dense, Limit, run
 from tests import problems
 from tests.families.two_layer.plain_reused import plain
 from tests.optional import not_none
@@ -28,31 +37,41 @@ def rising(steps):
 
 
 rich = partial(problems.uneven, **rising(7))
+ALL = {"momentum": 0.4, "batch_ratio": 0.8, "train_readout": True, "readout_rate": 0.5}
+"""Everything that training on a dataset can have beyond descent on the weights, on all examples."""
 
 
-def setting_of(problem, **grid) -> ReusedSetting:
-    made, start = equations(problem)
-    steps = time_grid(problem, ld.CausalSampling(**grid))
-    return ReusedSetting(
-        made,
-        *(np.asarray(x) for x in start),
-        ratio=problem.data.ratio,
-        tau=steps.tau,
-        decay=problem.training.weight_decay,
-        noise=problem.data.noise,
-    )
+class Watched(ReusedTraining):
+    """A run that keeps its inputs and the examples of all states."""
+
+    def __init__(self, setting):
+        super().__init__(setting, np.arange(len(setting.grid.times)))
+        self.states: list[State] = []
+        self.inputs: Any = None
+
+    def _note(self, t, inputs, w_star, w, state):
+        super()._note(t, inputs, w_star, w, state)
+        self.inputs, self.w_star = inputs, w_star
+        self.y = state.Delta + state.v @ state.phi
+        self.states.append(state)
 
 
-def sweep(setting, samples, seed):
-    return ld.CausalSampling(samples=samples).batch(setting, seed, lambda done: None)
-
-
-def batches_of(problem, samples, count, **grid):
-    """Independent batches."""
+def traced(problem, samples, seed, **grid):
+    """One batch of traced inputs."""
     with float64():
-        setting = setting_of(problem, **grid)
-        seeds = np.random.SeedSequence(0).spawn(count)
-        return setting, [sweep(setting, samples, seed) for seed in seeds]
+        setting = setting_of(problem, ld.CausalSampling(**grid))
+        training = Watched(setting)
+        inputs = TracedInputs(setting, samples, np.random.SeedSequence(seed))
+        training.follow(inputs, range(len(setting.grid.times)))
+    return training
+
+
+def revealed(problem, backend, **grid):
+    """One run of the program."""
+    with float64():
+        training = Watched(setting_of(problem, ld.CausalSampling(**grid)))
+        run(functools.partial(trained, training=training), None, backend)
+    return training
 
 
 def within_errors(values, level=1e-4):
@@ -66,60 +85,169 @@ def within_errors(values, level=1e-4):
     return np.max(np.abs(values.mean(0)[judged] / error[judged]), initial=0.0) < bound
 
 
+TRANSCRIBED = {
+    "erf": rich(**rising(12)),
+    "tanh student, relu teacher": rich(activation="tanh", teacher_activation="relu"),
+    "quadratic": paper(steps=8, noise=0.2, weight_decay=0.1, rate=4 * 0.6),
+    "momentum": rich(momentum=0.4),
+    "readout": rich(train_readout=True, readout_rate=0.5),
+    "batches": rich(batch_ratio=0.8),
+    "all": rich(**ALL),
+}
+
+
+@pytest.mark.parametrize("problem", TRANSCRIBED.values(), ids=TRANSCRIBED)
+def test_traced_inputs_are_the_plain_transcription(problem):
+    S, found = 128, traced(problem, 128, 3)
+    setting, inputs = found.setting, found.inputs
+    K, M, T = setting.hidden, setting.teachers, len(setting.grid.tau)
+    columns = QuasiNormals(S, np.random.SeedSequence(3)).columns(0, M + K + 1 + T * K)
+    with float64():
+        chosen = np.stack([state.m for state in found.states])
+        expected = plain(setting, np.delete(columns, M + K, axis=1), columns[:, M + K], chosen)
+    close = {"rtol": 0, "atol": 1e-10}  # rounding, through the steps and a Cholesky factor
+    np.testing.assert_allclose(0.5 * np.array(found.loss), expected["train_loss"], **close)
+    np.testing.assert_allclose(inputs.W[:, :, : M + K + T * K], expected["W"], **close)
+    for name in ("Q", "R", "v"):
+        np.testing.assert_allclose(getattr(found, name), expected[name], **close)
+    for name in ("C", "C_g"):
+        np.testing.assert_allclose(found.two_time()[name], expected[name], **close)
+    for name in ("R_w", "R_h", "R_star"):
+        np.testing.assert_allclose(getattr(inputs, name), expected[name], **close)
+    assert setting.fraction == 1 or {*chosen.ravel()} == {0.0, 1 / setting.fraction}
+
+
+def dense_and_finite(monkeypatch, problem, size):
+    """The program run as a network, and the finite network of the library on the same weights and examples."""
+    program = revealed(problem, Dense(size, seed=4))
+    X, D = program.inputs.X.state, program.inputs.D.site.length
+    examples = Examples(np.sqrt(D) * X, np.zeros((0, len(X))), program.y)
+    chosen = iter([state.m for state in program.states])
+    start = program.w[0], program.w_star, examples
+    monkeypatch.setattr(finite, "draw", lambda *_: start)
+    monkeypatch.setattr(ReusedNetwork, "_chosen", lambda self: next(chosen))
+    with float64():
+        record, grid = Record.of(problem.training), time_grid(problem, ld.FullBatch())
+        network = ReusedNetwork(problem, D, grid, record.at, False, seed=0)
+        network.advance(record.at, lambda state: None)
+        return program, network.arrays()
+
+
 @pytest.mark.parametrize(
     "problem",
-    [
-        rich(**rising(12)),
-        rich(activation="tanh", teacher_activation="relu"),
-        paper(steps=8, noise=0.2, weight_decay=0.1, rate=4 * 0.6),
-    ],
-    ids=["erf", "tanh student, relu teacher", "quadratic"],
+    [rich(), rich(**ALL), rich(activation="relu", **ALL), paper(steps=5, rate=1.0)],
+    ids=["erf", "all", "relu, all", "quadratic"],
 )
-def test_sweep_is_the_plain_transcription(problem):
-    with float64():
-        setting = setting_of(problem)
-        seed, S = np.random.SeedSequence(3), 128
-        batch = sweep(setting, S, seed)
-        K, M = setting.hidden, setting.teachers
-        T = len(setting.tau)
-        columns = QuasiNormals(S, seed).columns(0, M + K + 1 + T * K)
-        xi = np.delete(columns, M + K, axis=1)
-        expected = plain(setting, xi, columns[:, M + K], batch.weights.root)
-    close = {"rtol": 0, "atol": 1e-10}  # rounding, through the steps and a Cholesky factor
-    np.testing.assert_allclose(batch.process.loss, expected["loss"], **close)
-    np.testing.assert_allclose(batch.weights.W, expected["W"], **close)
-    np.testing.assert_allclose(batch.process.g, expected["g"].transpose(0, 2, 1), **close)
-    for name, found in (("R_w", batch.weights.R_w), ("R_h", batch.R_h)):
-        np.testing.assert_allclose(found.transpose(0, 2, 1, 3), expected[name], **close)
-    np.testing.assert_allclose(batch.R_star, expected["R_star"], **close)
+def test_the_program_is_the_finite_network(monkeypatch, problem):
+    """Run with arrays instead of samples it trains the network of `finite.py`, step by step, to rounding."""
+    program, network = dense_and_finite(monkeypatch, problem, 60)
+    names = {"train_loss": 0.5 * np.array(program.loss), "Q": program.Q, "R": program.R}
+    names |= program.two_time(scale=1 / 60)
+    if problem.network.train_readout:
+        names["v"] = program.v
+        assert np.abs(network["v"][-1] - network["v"][0]).max() > 0.05
+    for name, values in names.items():
+        np.testing.assert_allclose(values, network[name], rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+@pytest.mark.parametrize("problem", [rich(), rich(**ALL)], ids=["descent", "all"])
+def test_revealed_inputs_agree_with_traced_ones(problem):
+    """Within the standard errors of 12 batches on both sides; the bias, of order 1/2048, is below these."""
+    one, other = (
+        ld.solve(problem, ld.CausalSampling(inputs=inputs, samples=2048, batches=12))
+        for inputs in ("traced", "revealed")
+    )
+    assert (one.evidence["inputs"], other.evidence["inputs"]) == ("traced", "revealed")
+    names = ["train_loss", "test_loss", "leading_gap", "Q", "R", "C", "C_g"]
+    for name in names + ["v"] * problem.network.train_readout:
+        errors = [not_none(x.standard_error(name)).values for x in (one, other)]
+        both, difference = np.hypot(*errors), np.abs(one[name].values - other[name].values)
+        judged = both > 1e-9
+        assert np.all(difference[~judged] < 1e-7), name
+        # Welch's test with at least 11 degrees of freedom, Bonferroni-corrected.
+        bound = student_t.isf(1e-4 / 2 / max(judged.sum(), 1), 11)
+        assert np.all(difference[judged] < bound * both[judged]), name
 
 
 @pytest.mark.parametrize("problem", [rich(), rich(activation="tanh")], ids=["erf", "tanh"])
 def test_stein_identities_hold_to_the_sampling_error(problem):
     """⟨gρ⟩ = Σ R_h A + R* T, and [C(t+1, s) − (1 − τκ)C(t, s)]/τ = ⟨g(t)h(s)⟩, over independent batches."""
-    with float64():
-        setting = setting_of(problem)
-        teacher, weight = [], []
-        for seed in np.random.SeedSequence(1).spawn(24):
-            weights = WeightProcess(setting)
-            process = SampleProcess(setting, 512, seed, weights.root)
-            batch = sweep(setting, 512, seed)
-            h = [process.advance(t, batch.weights) for t in range(setting.states)]
-            rho = batch.weights.root @ process._xi[: setting.teachers]
-            C, A = batch.weights.overlaps(np.arange(setting.states))
-            T = np.asarray(setting.pair.T)
-            for t, tau in enumerate(setting.tau):
-                g, keep = process.g[t], 1 - tau * setting.decay
-                direct = g @ rho.T / 512
-                by_response = np.einsum("isj,sjn->in", batch.R_h[t], A) + batch.R_star[t] @ T
-                teacher.append(direct - by_response)
-                moved = (C[t + 1] - keep * C[t]) / tau
-                weight.append([moved[:, s] - g @ h[s].T / 512 for s in range(t + 1)])
-        T = len(setting.tau)
-        teacher = [teacher[i * T : (i + 1) * T] for i in range(24)]
-        weight = [np.concatenate(weight[i * T : (i + 1) * T]) for i in range(24)]
-    assert within_errors(teacher)
-    assert within_errors(weight)
+    teacher, weight = [], []
+    for seed in range(24):
+        batch = traced(problem, 512, seed)
+        setting, inputs, A = batch.setting, batch.inputs, np.array(batch.R)
+        rho = batch.w_star @ inputs._xi[: batch.w_star.shape[1]]
+        C, T = batch.two_time()["C"], np.asarray(setting.pair.T)
+        for t, tau in enumerate(setting.grid.tau):
+            g, keep = batch.states[t].g, 1 - tau * setting.decay
+            by_response = np.einsum("isj,sjn->in", inputs.R_h[t], A) + inputs.R_star[t] @ T
+            teacher.append(g @ rho.T / 512 - by_response)
+            moved = (C[t + 1] - keep * C[t]) / tau
+            weight.append([moved[:, s] - g @ batch.states[s].h.T / 512 for s in range(t + 1)])
+    T = len(setting.grid.tau)
+    assert within_errors([teacher[i * T : (i + 1) * T] for i in range(24)])
+    assert within_errors([np.concatenate(weight[i * T : (i + 1) * T]) for i in range(24)])
+
+
+def test_forces_and_fields_of_revealed_inputs_are_adjoint():
+    """[C(t+1, s) − (1 − τκ)C(t, s)]/τ = ⟨g(t)h(s)⟩ to rounding, because X^⊤ is that of the same X."""
+    found = revealed(rich(), Limit(512, drop=1e-11, linear=(INPUTS,)))
+    C = found.two_time()["C"]
+    for t, tau in enumerate(found.setting.grid.tau):
+        moved = (C[t + 1] - (1 - tau * found.setting.decay) * C[t]) / tau
+        products = [found.states[t].g @ found.states[s].h.T / 512 for s in range(t + 1)]
+        np.testing.assert_allclose(moved[:, : t + 1].transpose(1, 0, 2), products, atol=1e-9)
+
+
+def test_traced_responses_are_those_of_the_revealed_inputs():
+    """Σ_s τ_s R_w(t, s) ⟨g(s) V_j⟩ = √γ c_j(t): tangents of single examples against the coordinates of the weights."""
+    R_w = ld.solve(rich(), ld.CausalSampling(samples=4096))["R_w"].values
+    differences = []
+    for seed in range(24):
+        found = revealed(rich(), Limit(512, seed, linear=(INPUTS,)))
+        setting, V = found.setting, found.inputs.X.gaussian.V
+        L = np.stack([V.coordinates(state.g) for state in found.states])
+        predicted = np.einsum("tisj,s,sjk->tik", R_w[:, :, :-1], setting.grid.tau, L[:-1])
+        first = 1 + setting.teachers + setting.hidden
+        c = np.zeros_like(predicted)
+        for t, w in enumerate(found.w):
+            c[t, :, : w.shape[1] - first] = np.sqrt(setting.ratio) * w[:, first:]
+        # The first two steps open four directions, the same functions of the examples in every batch.
+        differences.append((predicted - c)[:, :, :4])
+        assert np.abs(c[:, :, :4]).max() > 0.1
+    assert within_errors(differences)
+
+
+@pytest.mark.parametrize("inputs", ["traced", "revealed"])
+def test_a_batch_of_all_examples_is_the_full_batch(inputs):
+    """batch_ratio = ratio, momentum 0 and a readout that is trained with rate 0: the very same samples."""
+    method = ld.CausalSampling(inputs=inputs, samples=256, batches=2)
+    idle = {"batch_ratio": 1.3, "momentum": 0.0, "train_readout": True, "readout_rate": 0.0}
+    plainly, same = (
+        ld.solve(rich(**more), method)
+        for more in ({"weight_decay": 0.0}, idle | {"weight_decay": 0.0})
+    )
+    for name in ("train_loss", "test_loss", "Q", "R", "C_g"):
+        np.testing.assert_array_equal(same[name], plainly[name])
+
+
+def test_many_examples_train_a_readout_as_the_population_does():
+    """ratio → ∞, with a readout: gradient flow on the population, by extrapolation in the step."""
+    readout = {"train_readout": True, "readout_rate": 0.7, "weight_decay": 0.05}
+    many = problems.uneven(ratio=1e8, time=3.0, noise=0.0, rate=1.0, **readout)
+    flow = ld.Problem(many.network, ld.Population(many.data.task), many.training)
+    exact = ld.solve(flow, save_at=4)
+    found = [
+        ld.solve(many, ld.CausalSampling(step=h, batches=4), save_at=4) for h in (0.2, 0.1, 0.05)
+    ]
+    for name in ("R", "Q", "v", "test_loss"):
+        coarse, middle, fine = (solution[name].values for solution in found)
+        first, second = 2 * middle - coarse, 2 * fine - middle
+        # As in the test below.
+        error = not_none(found[-1].standard_error(name)).values
+        bound = np.max(np.abs(second - first)) / 2 + 5 * error
+        assert np.all(np.abs(second - exact[name].values) < bound), name
+    assert np.abs(exact["v"].values[-1] - exact["v"].values[0]).min() > 0.05
 
 
 def test_standard_error_falls_with_samples():
@@ -290,17 +418,16 @@ def test_gap_formula_is_the_leading_order():
     for ratio in (40.0, 80.0):
         # In gradient flow as in descent; small steps keep rare samples stable.
         problem = paper(ratio=ratio, time=6.0, noise=0.5)
-        with float64():
-            setting, batches = batches_of(problem, 1024, 16, step=0.5)
         gap, rest = [], []
-        for batch in batches:
+        for seed in range(16):
+            batch = traced(problem, 1024, seed, step=0.5)
             # Both losses over the same samples, which removes most of the noise.
-            process, t = batch.process, setting.states - 1
-            u = process._fields(batch.weights.W[t])
+            w, v = batch.w[-1], batch.v[-1]
+            u = w @ batch.inputs._xi[: w.shape[1]]
             with float64():
-                f = setting.v @ np.asarray(setting.pair.student(jnp.asarray(u)))
-            gap.append((np.mean((process.y - f) ** 2) - process.loss[t]) / 2)
-            rest.append(gap[-1] - batch._leading_gap([t])[0])
+                f = v @ np.asarray(batch.setting.pair.student(jnp.asarray(u)))
+            gap.append((np.mean((batch.y - f) ** 2) - batch.loss[-1]) / 2)
+            rest.append(gap[-1] - batch.leading_gap[-1])
         gaps.append(np.mean(gap))
         rests.append((np.mean(rest), np.std(rest, ddof=1) / 4))
     assert 1.8 < gaps[0] / gaps[1] < 2.3

@@ -2,19 +2,26 @@
 
 With the P×D inputs X, fields h_iμ = w_i·x_μ/√D and labels y_μ = Σ_n v*_n σ(ρ_nμ) + noise, step number k is
 
-    Δ_μ = y_μ − Σ_i v_i g(h_iμ),  g_iμ = v_i g'(h_iμ) Δ_μ,  w_i ← (1 − τ_kκ) w_i + τ_k (√D/P) Σ_μ g_iμ x_μ.
+    Δ_μ = y_μ − Σ_i v_i g(h_iμ),    g_iμ = m_μ v_i g'(h_iμ) Δ_μ,
+    F_i ← βF_i + τ_k (√D/P) Σ_μ g_iμ x_μ,    w_i ← (1 − τ_kκ) w_i + F_i,
+    f_i ← βf_i + (τ_v,k/P) Σ_μ m_μ Δ_μ g(h_iμ),    v_i ← (1 − τ_v,kκ) v_i + f_i    (with a trained readout).
+
+m_μ is 1 on the full batch; with batches it is P/B for the B examples of the step, which are drawn without replacement,
+and 0 for the others.
 
 Responses are tangents of the run, in random directions of ±1. With the slopes s_i = v_i g'(h_i), one step of a tangent
 is
 
-    δh_i = δw_i·x/√D + δu_i,  δΔ = δy − Σ_j s_j δh_j,  δg_i = v_i g''(h_i) Δ δh_i + s_i δΔ,
-    δw_i ← (1 − τ_kκ) δw_i + τ_k (√D/P) Σ_μ δg_iμ x_μ,
+    δh_i = δw_i·x/√D + δu_i,  δΔ = δy − Σ_j s_j δh_j,  δg_i = m (v_i g''(h_i) Δ δh_i + s_i δΔ),
+    δF_i ← βδF_i + τ_k (√D/P) Σ_μ δg_iμ x_μ,    δw_i ← (1 − τ_kκ) δw_i + δF_i,
 
 and the traces over D inputs or P examples are estimated by the products with the direction itself:
 
-    R_w(t, s)_ij = ξ·δw_i(t)/D       after δw_j(s+1) = ξ;
+    R_w(t, s)_ij = ξ·δw_i(t)/D       after δw_j(s+1) = δF_j = ξ;
     R_h(t, s)_ij = (1/P) z·δg_i(t)   after δu_j = z at step s alone;
     R_star(t)_in = (1/P) z·δg_i(t)   with δy = v*_n σ'(ρ_n) z at all steps.
+
+The readout moves by O(1/√D) along such a direction, which does not enter the traces in the limit.
 
 A step costs two passes over X, bound by memory; so X is kept in the single precision in which it is drawn, while all
 sums are in double precision. Weights, inputs, noise and every direction have random generators of their own, so that
@@ -38,6 +45,7 @@ from learndyn.core.record import Record
 from learndyn.errors import ProblemError
 from learndyn.families.two_layer.observables import drops
 from learndyn.families.two_layer.reused.time_grid import Grid, TimeSteps, time_grid
+from learndyn.families.two_layer.reused.traced import has_kink
 from learndyn.families.two_layer.student_teacher import (
     OrderParameters,
     StudentTeacher,
@@ -106,16 +114,10 @@ def fields(W: Float[np.ndarray, "K D"], X: Float[np.ndarray, "P D"]) -> Float[np
     return rows_times_inputs(W, X) / math.sqrt(X.shape[1])
 
 
-def moved(
-    W: Float[np.ndarray, "K D"],
-    g: Float[np.ndarray, "K P"],
-    X: Float[np.ndarray, "P D"],
-    tau: float,
-    decay: float,
-) -> Float[np.ndarray, "K D"]:
-    """The weights after a step τ under the forces g (K×P)."""
+def pull(g: Float[np.ndarray, "K P"], X: Float[np.ndarray, "P D"]) -> Float[np.ndarray, "K D"]:
+    """What the forces g (K×P) do to the weights in a step of one: (√D/P) Σ_μ g_iμ x_μ."""
     P, D = X.shape
-    return (1 - tau * decay) * W + tau * math.sqrt(D) / P * sums_of_inputs(g, X)
+    return math.sqrt(D) / P * sums_of_inputs(g, X)
 
 
 class Examples(NamedTuple):
@@ -150,10 +152,13 @@ def _forces(
     v: Float[Array, " K"],
     h: Float[Array, "K P"],
     y: Float[Array, " P"],
-) -> tuple[Float[Array, " P"], Float[Array, "K P"]]:
-    """Δ (P) and g (K×P)."""
-    Delta = y - v @ pair.student(h)
-    return Delta, v[:, None] * pair.student.derivative(h) * Delta
+    m: Float[Array, " P"],
+) -> tuple[Float[Array, " P"], Float[Array, "K P"], Float[Array, " K"]]:
+    """Δ (P), g (K×P) and the mean of m Δ g(h) (K), which pulls at the readout."""
+    outputs = pair.student(h)
+    Delta = y - v @ outputs
+    force = m * Delta
+    return Delta, v[:, None] * pair.student.derivative(h) * force, outputs @ force / len(y)
 
 
 @eqx.filter_jit
@@ -172,17 +177,11 @@ def _slopes(
 def _test_losses(
     pair: StudentTeacher,
     rule: GaussianRule | None,
-    v: Float[Array, " K"],
-    Q: Float[Array, "states K K"],
-    R: Float[Array, "states K M"],
+    states: OrderParameters,
 ) -> Float[Array, " states"]:
     """½⟨(y − ŷ)²⟩ on clean labels at every state."""
-
-    def loss(state: tuple[Array, Array]) -> Float[Array, ""]:
-        Q, R = state
-        return pair.test_loss(OrderParameters(Q, R, v), rule)
-
-    return jax.lax.map(loss, (Q, R), batch_size=min(STATES, len(Q)))
+    batch_size = min(STATES, len(states.Q))
+    return jax.lax.map(lambda state: pair.test_loss(state, rule), states, batch_size=batch_size)
 
 
 class ReusedTangents:
@@ -192,12 +191,20 @@ class ReusedTangents:
     """
 
     def __init__(
-        self, pair: StudentTeacher, K: int, examples: Examples, recorded: np.ndarray, seed: int
+        self,
+        pair: StudentTeacher,
+        K: int,
+        examples: Examples,
+        recorded: np.ndarray,
+        seed: int,
+        momentum: float = 0.0,
     ):
         self.examples, self.K, self.M = examples, K, len(examples.rho)
         P, D = examples.X.shape
         count = self.M + 2 * K * len(recorded)
         self.W = np.zeros((count, K, D))
+        self.F = np.zeros((count, K, D)) if momentum else None
+        self.momentum = momentum
         self.z, self.xi = np.zeros((count, P), np.int8), np.zeros((count, D), np.int8)
         self.z[: self.M] = _signs(_generator(seed, 3), (self.M, P))
         for state, first in zip(recorded, self._first(np.arange(len(recorded))), strict=True):
@@ -215,7 +222,12 @@ class ReusedTangents:
         return self.M + 2 * self.K * record
 
     def step(
-        self, slopes: Sequence[np.ndarray], tau: float, decay: float, record: int | None
+        self,
+        slopes: Sequence[np.ndarray],
+        m: Float[np.ndarray, " P"],
+        tau: float,
+        decay: float,
+        record: int | None,
     ) -> None:
         """Step from a state with these `_slopes` to the next; `record` is its number if it is recorded, else None."""
         K, (X, _, _), new = self.K, self.examples, self.active
@@ -236,17 +248,23 @@ class ReusedTangents:
                 h[new + j, j] += self.z[new + j, part]
             Delta = -np.einsum("jm,ajm->am", slope, h)
             Delta[: self.M] += self.labels[:, part]
-            g = bend * h + slope * Delta[:, None]
+            g = m[part] * (bend * h + slope * Delta[:, None])
             total += (g.reshape(n * K, len(x)) @ x).reshape(n, K, D)
             if record is not None:
                 responses[:n] += np.einsum("aim,am->ai", g, self.z[:n, part]) / P
+        total *= tau * math.sqrt(D) / P
+        if self.F is not None:
+            total += self.momentum * self.F[:n]
+            self.F[:n] = total
         self.W[:n] *= 1 - tau * decay
-        self.W[:n] += tau * math.sqrt(D) / P * total
+        self.W[:n] += total
         if record is not None:
             self.R_star[record] = responses[: self.M].T
             self.R_h[record] = self._by_state(responses, 0)
             for j in range(K):
                 self.W[n + j, j] = self.xi[n + j]
+                if self.F is not None:
+                    self.F[n + j, j] = self.xi[n + j]
             self.active += K
 
     def _by_state(
@@ -273,10 +291,35 @@ def memory(D: int, P: int, K: int, M: int, grid: Grid, count: int, responses: bo
     return inputs + vectors + 2 * correlations + moving + tangents * (D + P)
 
 
+def example_count(problem: Problem, size: int) -> int:
+    """P."""
+    return max(1, round(problem.data.ratio * size))
+
+
+def batch_count(problem: Problem, size: int) -> int:
+    """B."""
+    ratio = problem.data.batch_ratio
+    P = example_count(problem, size)
+    return P if ratio is None else min(P, max(1, round(ratio * size)))
+
+
+def chosen(P: int, B: int, seed: int, state: int) -> Float[np.ndarray, " P"]:
+    """m of a state: P/B for B of the examples, 0 for the others."""
+    if B == P:
+        return np.ones(P)
+    m = np.zeros(P)
+    m[_generator(seed, 5, state).choice(P, B, replace=False, shuffle=False)] = P / B
+    return m
+
+
 class ReusedNetwork(Trainee):
     """One network in training on its reused dataset; its states are those of the time grid."""
 
-    changeable = ("training.learning_rate", "training.weight_decay")
+    changeable = (
+        "training.learning_rate",
+        "training.readout_learning_rate",
+        "training.weight_decay",
+    )
 
     def __init__(
         self,
@@ -290,18 +333,22 @@ class ReusedNetwork(Trainee):
         super().__init__(len(recorded))
         self.problem, (self.pair, start) = problem, student_teacher(problem)
         self.v, self.grid, self.recorded = start.v, grid, recorded
-        self.D, self.P = size, max(1, round(problem.data.ratio * size))
+        self.seed, self.D, self.P = seed, size, example_count(problem, size)
+        self.batch = batch_count(problem, size)
         self.W, self.W_star, self.examples = draw(self.pair, start, self.D, self.P, seed)
         # Nothing moves after the last state.
-        self.tau = np.append(grid.tau, 0.0)
+        self.tau, self.tau_v = np.append(grid.tau, 0.0), np.append(grid.tau_v, 0.0)
         self.decay = float(problem.training.weight_decay)
+        self.momentum, self.F, self.f = float(problem.training.momentum), 0.0, 0.0
         self.tangents = None
         if responses:
             K = len(start.v)
-            self.tangents = ReusedTangents(self.pair, K, self.examples, recorded, seed)
+            self.tangents = ReusedTangents(
+                self.pair, K, self.examples, recorded, seed, self.momentum
+            )
         self.state, self.followed = 0, -1
         self.train_losses: list[float] = []
-        self.overlaps: list[tuple] = []
+        self.states: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def begin(self):
         self._look()
@@ -310,8 +357,9 @@ class ReusedNetwork(Trainee):
         """Compute the fields, forces, train loss and overlaps of the present state; raise `Diverged` if it diverged."""
         X, _, y = self.examples
         self.h = fields(self.W, X)
-        h, labels = jnp.asarray(self.h), jnp.asarray(y)
-        self.Delta, self.g = (np.asarray(x) for x in _forces(self.pair, self.v, h, labels))
+        self.m = self._chosen()
+        arrays = (jnp.asarray(x) for x in (self.h, y, self.m))
+        self.Delta, self.g, self.slope_of_v = map(np.asarray, _forces(self.pair, self.v, *arrays))
         loss = float(self.Delta @ self.Delta) / self.P
         if not self.train_losses:
             # The labels set the scale if the network starts without an error.
@@ -320,14 +368,22 @@ class ReusedNetwork(Trainee):
             raise Diverged
         self.train_losses.append(0.5 * loss)
         W, D = self.W, self.D
-        self.overlaps.append((W @ W.T / D, W @ self.W_star.T / D))
+        self.states.append((W @ W.T / D, W @ self.W_star.T / D, np.asarray(self.v)))
+
+    def _chosen(self) -> Float[np.ndarray, " P"]:
+        """m of the present state."""
+        return chosen(self.P, self.batch, self.seed, self.state)
 
     def move(self, until: float, report: Report):
         last = int(np.searchsorted(self.grid.times, until))
         while self.state < last:
             self._follow(None)
-            tau = self.tau[self.state]
-            self.W = moved(self.W, self.g, self.examples.X, tau, self.decay)
+            tau, tau_v = self.tau[self.state], self.tau_v[self.state]
+            self.F = self.momentum * self.F + tau * pull(self.g, self.examples.X)
+            self.W = (1 - tau * self.decay) * self.W + self.F
+            if self.problem.network.train_readout:
+                self.f = self.momentum * self.f + tau_v * self.slope_of_v
+                self.v = (1 - tau_v * self.decay) * self.v + self.f
             self.state += 1
             self._look()
             report(self.grid.times[self.state])
@@ -340,14 +396,14 @@ class ReusedNetwork(Trainee):
             return
         h, Delta = jnp.asarray(self.h), jnp.asarray(self.Delta)
         slopes = [np.asarray(x) for x in _slopes(self.pair, self.v, h, Delta)]
-        self.tangents.step(slopes, self.tau[self.state], self.decay, record)
+        self.tangents.step(slopes, self.m, self.tau[self.state], self.decay, record)
         self.followed = self.state
 
     def measure(self) -> dict[str, Any]:
         if self.state in self.recorded:
             self._follow(int(np.searchsorted(self.recorded, self.state)))
-        Q, R = self.overlaps[-1]
-        return {
+        Q, R, v = self.states[-1]
+        measured = {
             "state": self.state,
             "train_loss": self.train_losses[-1],
             "Q": Q,
@@ -355,6 +411,7 @@ class ReusedNetwork(Trainee):
             "C": Products(self.W),
             "C_g": Products(self.g),
         }
+        return measured | ({"v": v} if self.problem.network.train_readout else {})
 
     def complete(self, report: Report):
         """Train to the end, because a loss may drop after the last recorded state."""
@@ -364,12 +421,12 @@ class ReusedNetwork(Trainee):
         if "state" not in arrays:
             return arrays
         states, count = arrays.pop("state"), len(self.train_losses)
-        Q, R = (np.stack(each) for each in zip(*self.overlaps, strict=True))
         # All runs of a length have one shape, so that those that diverge early need no new compilation.
-        rest = ((0, max(len(self.grid.times) - count, 0)), (0, 0), (0, 0))
-        Q, R = (jnp.asarray(np.pad(x, rest, mode="edge")) for x in (Q, R))
-        rule = rule_of_test_loss(self.pair, sum(self.overlaps[0][1].shape))
-        test_losses = np.asarray(_test_losses(self.pair, rule, self.v, Q, R))[:count]
+        missing = max(len(self.grid.times) - count, 0)
+        every = zip(*self.states, strict=True)
+        padded = (jnp.asarray(np.stack([*each, *[each[-1]] * missing])) for each in every)
+        rule = rule_of_test_loss(self.pair, sum(self.states[0][1].shape))
+        test_losses = np.asarray(_test_losses(self.pair, rule, OrderParameters(*padded)))[:count]
         arrays["test_loss"] = test_losses[states]
         drop_times = drops(self.grid.times[:count], self.train_losses, test_losses)
         arrays |= {name: np.asarray(time) for name, time in drop_times.items()}
@@ -382,8 +439,9 @@ class ReusedNetwork(Trainee):
 
     def change(self, problem: Problem):
         training = problem.training
-        tau = self.grid.with_rates(training).tau
-        self.tau = np.concatenate([self.tau[: self.state], tau[self.state :], [0.0]])
+        grid, now = self.grid.with_rates(training), self.state
+        self.tau = np.concatenate([self.tau[:now], grid.tau[now:], [0.0]])
+        self.tau_v = np.concatenate([self.tau_v[:now], grid.tau_v[now:], [0.0]])
         self.problem, self.decay = problem, float(training.weight_decay)
 
     def nearest(self, until: float) -> float:
@@ -403,7 +461,7 @@ class ReusedNetwork(Trainee):
 
 
 class FullBatch(TimeSteps, Simulator):
-    """Gradient descent on all examples of a reused dataset at every step, with the steps of `TimeSteps`.
+    """Gradient descent on a reused dataset, on all examples or a batch at every step, with the steps of `TimeSteps`.
 
     - `responses`: also measure the response functions R_w, R_h and R_star, by tangents along 2K directions (K hidden
       units) for every recorded time; record few times. False unless given.
@@ -418,14 +476,20 @@ class FullBatch(TimeSteps, Simulator):
         if size < K + M:
             allowed = f"must be at least {K + M} for {K} student and {M} teacher units"
             raise ProblemError("size", size, allowed)
-        D, P = size, max(1, round(problem.data.ratio * size))
+        if self.responses and has_kink(problem.network.activation):
+            allowed = (
+                "must be False: the activation has a kink, and responses need its second derivative"
+            )
+            raise ProblemError("FullBatch.responses", True, allowed)
+        D, P, B = size, example_count(problem, size), batch_count(problem, size)
         grid = time_grid(problem, self)
         recorded = record.nearest(grid.times)
+        sizes = {"D": D, "P": P} | ({} if B == P else {"B": B})
         return Ensemble(
             lambda seed: ReusedNetwork(problem, size, grid, recorded, self.responses, seed),
             record.moved_to(grid.times[recorded]),
             memory(D, P, K, M, grid, len(recorded), self.responses),
             f"training networks of size {D} on {P} examples, recorded at {len(recorded)} times",
             "use a smaller size or record fewer times (save_at)",
-            evidence={"sizes": {"D": D, "P": P}, "time_steps": len(grid.tau)},
+            evidence={"sizes": sizes, "time_steps": len(grid.tau)},
         )

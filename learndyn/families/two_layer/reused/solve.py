@@ -1,30 +1,343 @@
 """`CausalSampling`: the limit of a two-layer network on a reused dataset, in one forward pass over sampled examples."""
 
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from learndyn.core.batches import power_of_two
+from learndyn.core.curves import Curves, averaged
+from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Report
-from learndyn.families.two_layer.reused.equations import ReusedSetting, SampleProcess, WeightProcess
-from learndyn.families.two_layer.reused.sampled_curves import Batch, Sampling
-from learndyn.numerics.causal_factor import CausalFactor
+from learndyn.core.record import Record
+from learndyn.core.threads import in_threads, workers
+from learndyn.errors import NotConverged, ProblemError, TooFewSamples
+from learndyn.families.two_layer.observables import TABLE, drops
+from learndyn.families.two_layer.reused.equations import ReusedSetting, ReusedTraining
+from learndyn.families.two_layer.reused.revealed import INPUTS, trained
+from learndyn.families.two_layer.reused.sampling import Batch, Sampling, sampled
+from learndyn.families.two_layer.reused.time_grid import TimeSteps, time_grid
+from learndyn.families.two_layer.reused.traced import TracedInputs, has_kink
+from learndyn.families.two_layer.student_teacher import (
+    OrderParameters,
+    StudentTeacher,
+    rule_of_test_loss,
+    student_teacher,
+)
+from learndyn.memory import require_memory
+from learndyn.numerics.rules import GaussianRule
+from learndyn.problem.checks import choice, optional, whole
+from learndyn.problem.part import field
+from learndyn.problem.problem import Problem
+from learndyn.programs import Limit, ProgramRun, run
+
+TRACED_SAMPLES, REVEALED_SAMPLES = 1024, 8192
+"""Examples per batch unless the user says how many."""
+DROP = 1e-3
+"""Revealed inputs open no direction for what is shorter than this part of a vector."""
+UNTRUSTED_SHARE = 0.05
+"""If one sample of all batches carries more than this share of an average, its error bar cannot be trusted."""
+TEST_POINTS = 2**12
+"""Points of the quadrature rule for the test loss."""
+PATH = "path"
+"""The key of a run's `Path` in the evidence of its curves, until the batches are averaged."""
 
 
-class CausalSampling(Sampling):
-    """Solve forward in training time, without iteration: each state follows from those before it."""
+class CausalSampling(TimeSteps, Method):
+    """Solve forward in training time, without iteration: each state follows from those before it.
 
-    def batch(self, setting: ReusedSetting, seed: np.random.SeedSequence, report: Report) -> Batch:
-        K, states = setting.hidden, setting.states
-        weights = WeightProcess(setting)
-        process = SampleProcess(setting, self.samples, seed, weights.root)
-        factor = CausalFactor((states - 1) * K, self.samples)
-        batch = Batch(setting, weights, process)
-        for t in range(states):
-            process.advance(t, weights)
-            if batch.exploded(t):
-                break
-            batch.R_h[t, :, : t + 1], batch.R_star[t] = process.response(t, weights)
-            batch.reached = t + 1
-            if t + 1 < states:
-                L = np.stack([factor.append(g) for g in process.g[t]])
-                weights.advance(t, batch.R_h[t, :, : t + 1], batch.R_star[t], L[:, : (t + 1) * K])
-            report(((t + 1) / states) ** 3)
-        return batch
+    Examples are sampled in several independent solves, or batches, with quasi-random normals. The mean of the batches
+    is the result, and their spread gives its standard error. The error falls as 1/√(samples·batches) or faster; the
+    bias of a batch is of order 1/samples. A seed gives the same examples for every problem.
+
+    - `inputs`: how the inputs act on an example. "traced": through its response to its own past, which needs a smooth
+      activation; gives the response functions R_w, R_h and R_star; takes the cube of the number of steps. "revealed":
+      through products of the input matrix; takes any activation and many steps, with more noise and bias for the same
+      samples. Its batches are also run on halves of their examples, which shows the bias; where it is seen, it is
+      extrapolated away. "automatic", traced unless the activation has a kink, unless given.
+    - `samples`: examples per batch, a power of two. Not given: 1024 for traced inputs, 8192 for revealed ones, or more
+      if the directions that training opens need them.
+    - `batches`: independent batches, at least two. 8 unless given.
+    """
+
+    libraries = ("numba",)
+
+    inputs: str = field(choice("automatic", "traced", "revealed"), default="automatic")
+    samples: int | None = field(optional(power_of_two), default=None)
+    batches: int = field(whole(2), default=8)
+
+    def way(self, problem: Problem) -> Way:
+        return "alone"
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        """Means over batches, with standard errors."""
+        grid = time_grid(problem, self)
+        saved = record.nearest(grid.times)
+        setting = setting_of(problem, self)._replace(grid=grid.until(int(saved[-1])))
+        runs = Runs(setting, saved, record.moved_to(grid.times[saved]), seed)
+        if self._revealed(problem):
+            return _of_revealed(self._sampled(runs, report), setting)
+        samples = self.samples or TRACED_SAMPLES
+        runs.check_memory(TracedInputs.memory(setting, samples), samples, self.batches)
+        seeds = np.random.SeedSequence(seed).spawn(self.batches)
+        work = functools.partial(runs.traced, samples, seeds)
+        batches = [curves for _, curves in sorted(in_threads(work, range(self.batches), report))]
+        paths = [curves.evidence[PATH] for curves in batches]
+        losses = [np.stack([path.train, path.test]) for path in paths]
+        curves = averaged(batches).told(samples=samples, batches=self.batches, inputs="traced")
+        return _finished(curves, losses, paths, setting)
+
+    def _revealed(self, problem: Problem) -> bool:
+        kink = has_kink(problem.network.activation)
+        if self.inputs == "traced" and kink:
+            allowed = "must be 'revealed': the activation has a kink, and tracing needs its second derivative"
+            raise ProblemError("CausalSampling.inputs", self.inputs, allowed)
+        return kink if self.inputs == "automatic" else self.inputs == "revealed"
+
+    def _sampled(self, runs: "Runs", report: Report) -> Sampling:
+        """Batches of revealed inputs, with halves if half of the samples are enough."""
+        samples, halves = self.samples or REVEALED_SAMPLES, True
+        while True:
+            runs.check_memory(runs.revealed_memory(samples), samples, self.batches)
+            try:
+                return sampled(runs, samples, range(self.batches), halves, report)
+            except TooFewSamples as error:
+                if self.samples is None:
+                    samples = max(2 * samples, error.needed)
+                elif halves:
+                    halves = False
+                else:
+                    raise
+
+
+def setting_of(problem: Problem, steps: TimeSteps) -> ReusedSetting:
+    """A problem as arrays, with the steps of a method."""
+    pair, start = student_teacher(problem)
+    data, training = problem.data, problem.training
+    return ReusedSetting(
+        pair,
+        start,
+        ratio=float(data.ratio),
+        fraction=1.0 if data.batch_ratio is None else float(data.batch_ratio / data.ratio),
+        grid=time_grid(problem, steps),
+        momentum=float(training.momentum),
+        decay=float(training.weight_decay),
+        noise=float(data.noise),
+        train_readout=bool(problem.network.train_readout),
+    )
+
+
+class Path(NamedTuple):
+    """Train and test loss, sharpest curvature and largest share of a sample at all states that a run reached."""
+
+    train: np.ndarray
+    test: np.ndarray
+    sharpest: np.ndarray
+    share: np.ndarray
+
+
+class Runs(NamedTuple):
+    """What every batch runs: the setting, the states that are saved, their record, and the seed."""
+
+    setting: ReusedSetting
+    saved: np.ndarray
+    record: Record
+    seed: int
+
+    def traced(
+        self, samples: int, seeds: Sequence[np.random.SeedSequence], number: int, report: Report
+    ) -> Curves:
+        """A batch of traced inputs."""
+        training = ReusedTraining(self.setting, self.saved)
+        inputs = TracedInputs(self.setting, samples, seeds[number])
+        states = len(self.setting.grid.times)
+
+        def reported(t: int) -> int:
+            report((t / states) ** 3)
+            return t
+
+        training.follow(inputs, map(reported, range(states)))
+        saved = self.saved[self.saved < training.reached]
+        responses = {
+            "R_w": inputs.R_w[saved][:, :, saved],
+            "R_h": inputs.R_h[saved][:, :, saved],
+            "R_star": inputs.R_star[saved],
+        }
+        training.share = [max(pair) for pair in zip(training.share, inputs.share, strict=False)]
+        return self._curves(training, responses)
+
+    def with_samples(self, samples: int) -> Limit:
+        """The back end of a batch of revealed inputs."""
+        return Limit(samples, drop=DROP, linear=(INPUTS,))
+
+    def carried_out(self, backend: Limit, report: Report) -> tuple[Curves, ProgramRun]:
+        """A run with revealed inputs."""
+        training = ReusedTraining(self.setting, self.saved)
+        program = functools.partial(trained, training=training)
+        outcome = run(program, None, backend, lambda t, last: report(t / max(last, 1)))
+        return self._curves(training, {}), outcome
+
+    def _curves(self, training: ReusedTraining, responses: dict[str, np.ndarray]) -> Curves:
+        """The observables at the states that are saved."""
+        saved = self.saved[self.saved < training.reached]
+        path = Path(
+            0.5 * np.array(training.loss),
+            clean_losses(self.setting, training),
+            np.array(training.sharpest),
+            np.array(training.share),
+        )
+        arrays = {
+            "train_loss": path.train[saved],
+            "test_loss": path.test[saved],
+            "leading_gap": np.array(training.leading_gap),
+            "Q": np.stack(training.Q)[saved],
+            "R": np.stack(training.R)[saved],
+            **training.two_time(),
+            **responses,
+        }
+        if self.setting.train_readout:
+            arrays["v"] = np.stack(training.v)[saved]
+        return Curves(TABLE, self.record, arrays, len(saved), evidence={PATH: path})
+
+    def revealed_memory(self, samples: int) -> float:
+        """Bytes for one batch of revealed inputs."""
+        setting, K = self.setting, self.setting.hidden
+        # Every state may open K directions on both sides, which a basis, its images and their growth hold.
+        most = setting.teachers + K + 2 + 2 * K * len(setting.grid.times)
+        return 8.0 * samples * (5 * min(most, samples / 1.5) + K * len(self.saved))
+
+    def check_memory(self, needed: float, samples: int, batches: int) -> None:
+        """Refuse what the machine has no memory for, if a batch needs so many bytes."""
+        needed = workers(batches) * needed
+        needed += 8.0 * 6 * batches * (len(self.saved) * self.setting.hidden) ** 2
+        require_memory(
+            needed,
+            f"{len(self.setting.grid.tau)} steps with {samples} samples",
+            "use fewer samples, larger steps or fewer recorded times",
+        )
+
+
+@eqx.filter_jit
+def _losses(
+    pair: StudentTeacher, rule: GaussianRule | None, states: OrderParameters
+) -> Float[Array, " states"]:
+    """½⟨(y − ŷ)²⟩ on clean labels at every state."""
+    return jax.lax.map(lambda state: pair.test_loss(state, rule), states)
+
+
+def clean_losses(setting: ReusedSetting, training: ReusedTraining) -> np.ndarray:
+    """½⟨(y − ŷ)²⟩ on clean labels at every state that was reached."""
+    rule = rule_of_test_loss(setting.pair, sum(setting.start.R.shape), TEST_POINTS)
+    # All runs of a length have one shape, so that those that diverge early need no new compilation.
+    missing = len(setting.grid.times) - training.reached
+    states = (
+        np.stack(values + [values[-1]] * missing) for values in (training.Q, training.R, training.v)
+    )
+    losses = _losses(setting.pair, rule, OrderParameters(*map(jnp.asarray, states)))
+    return np.asarray(losses)[: training.reached]
+
+
+def _of_revealed(sampling: Sampling, setting: ReusedSetting) -> Curves:
+    """The mean of batches of revealed inputs, without their bias if it is seen."""
+    extrapolate = sampling.bias_is_seen()
+    losses = [_losses_of(batch, extrapolate) for batch in sampling.batches]
+    paths = [batch.curves.evidence[PATH] for batch in sampling.batches]
+    curves = sampling.curves(extrapolate, inputs="revealed")
+    return _finished(curves, losses, paths, setting)
+
+
+def _losses_of(batch: Batch, extrapolate: bool) -> np.ndarray:
+    """Train and test loss of a batch at the states that all its runs reached, without bias if it is extrapolated."""
+    paths = [curves.evidence[PATH] for curves in (batch.curves, *batch.halves)]
+    reached = min(len(path.train) for path in paths)
+    F, *halves = (np.stack([path.train[:reached], path.test[:reached]]) for path in paths)
+    return 2 * F - np.mean(halves, axis=0) if extrapolate else F
+
+
+def _finished(
+    curves: Curves,
+    losses: Sequence[Float[np.ndarray, "2 states"]],
+    paths: Sequence[Path],
+    setting: ReusedSetting,
+) -> Curves:
+    """The mean of the batches with the times at which losses drop, and what there is to say of it."""
+    grid, reached = setting.grid, min(each.shape[1] for each in losses)
+    watched = _watch(paths, setting, reached)
+    if reached <= len(grid.tau) and grid.axis == "time":
+        raise NotConverged(
+            f"single samples explode at time {grid.times[reached]:.4g}, which never happens in gradient flow: the "
+            f"step is too long for them; {watched['advice']}"
+        )
+    values, errors = _drops([each[:, :reached] for each in losses], grid.times[:reached])
+    evidence = {name: value for name, value in curves.evidence.items() if name != PATH}
+    warnings = [*evidence.pop("warnings", []), *watched["warnings"]]
+    evidence |= {
+        "time_steps": len(grid.tau),
+        "largest_curvature": watched["largest_curvature"],
+        "largest_share": watched["largest_share"],
+    }
+    return dataclasses.replace(
+        curves,
+        arrays=curves.arrays | values,
+        errors=curves.errors | errors,
+        evidence=evidence | ({"warnings": warnings} if warnings else {}),
+        batches={},
+    )
+
+
+def _drops(
+    losses: Sequence[Float[np.ndarray, "2 states"]], times: Float[np.ndarray, " states"]
+) -> tuple[dict, dict]:
+    """The times at which the mean losses drop, with jackknife errors, because a drop is not linear in the curve."""
+    count, total = len(losses), np.sum(losses, axis=0)
+    values = drops(times, *(total / count))
+    without = [drops(times, *((total - each) / (count - 1))) for each in losses]
+    errors = {}
+    for name in values:
+        spread = np.array([leaving_out[name] for leaving_out in without])
+        errors[name] = np.sqrt((count - 1) * np.mean((spread - spread.mean()) ** 2))
+    return {name: np.asarray(value) for name, value in values.items()}, errors
+
+
+def _watch(paths: Sequence[Path], setting: ReusedSetting, reached: int) -> dict:
+    """The largest curvature and share of a sample, the warnings they call for, and advice on the step."""
+    grid, tau = setting.grid, setting.grid.tau
+    end = min(reached, len(tau))
+    sharpest = np.max([p.sharpest[:end] for p in paths], axis=0, initial=0.0)
+    curvature = tau[:end] * sharpest
+    # Once samples explode their curvature is meaningless: look at the states before the loss doubles.
+    loss = np.max([p.train[:end] / p.train[0] for p in paths], axis=0, initial=0.0)
+    risen = np.flatnonzero(loss > 2)
+    sound = int(risen[0]) if len(risen) else end
+    worst = int(np.argmax(curvature[:sound])) if sound else 0
+    largest = float(curvature[worst]) if sound else 0.0
+    share = max(float(np.max(p.share[:reached], initial=0.0)) for p in paths) / len(paths)
+    step = grid.times[worst + 1] - grid.times[worst] if grid.axis == "time" else tau[worst]
+    enough = float(f"{0.9 * 2 / max(largest, 1e-300) * step:.2g}")
+    remedy = "steps of at most" if grid.axis == "time" else "a learning rate of at most"
+    advice = f"{remedy} {enough:g} would do"
+    if grid.axis == "time":
+        advice += f" (step, or largest_step = {enough:g})"
+    warnings = []
+    if largest > 2:
+        warnings.append(
+            f"the step at {grid.axis} {grid.times[worst]:.4g} is unstable for rare samples (largest curvature κ = "
+            f"{largest:.3g}, above 2); {advice}"
+        )
+    if share > UNTRUSTED_SHARE:
+        warnings.append(
+            f"a single sample carries up to {100 * share:.0f} % of an average, so error bars cannot be trusted; "
+            "use more samples"
+        )
+    return {
+        "largest_curvature": largest,
+        "largest_share": share,
+        "advice": advice,
+        "warnings": warnings,
+    }

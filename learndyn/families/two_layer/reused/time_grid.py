@@ -19,7 +19,6 @@ from learndyn.problem.part import Part, field
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import as_schedule
 from learndyn.problem.training import GradientDescent
-from learndyn.problem.weight_response import rates
 
 RARE = 5.0
 """Fields up to this many standard deviations must be stable; about one sample in two million lies beyond."""
@@ -45,18 +44,31 @@ class TimeSteps(Part, abstract=True):
 
 
 class Grid(NamedTuple):
-    """Step sizes τ_k (k = 0 … T − 1), and the values of the main axis ("time" or "step") at the states 0 … T."""
+    """Steps τ_k of the weights and τ_v,k of the readout (k = 0 … T − 1), and the main axis ("time" or "step") with its
+    values at the states 0 … T.
+    """
 
     axis: str
     times: np.ndarray
     tau: np.ndarray
+    tau_v: np.ndarray
+
+    @classmethod
+    def of(cls, axis: str, times: np.ndarray, training: GradientDescent) -> "Grid":
+        """Steps with the rates of a training."""
+        readout = training.readout_learning_rate
+        each = [training.learning_rate, training.learning_rate if readout is None else readout]
+        length = np.diff(times) if axis == "time" else 1.0
+        tau, tau_v = (np.asarray(as_schedule(eta)(times[:-1].astype(float))) for eta in each)
+        return cls(axis, times, tau * length, tau_v * length)
 
     def with_rates(self, training: GradientDescent) -> "Grid":
         """The same states with the rates of a training."""
-        if self.axis == "step":
-            return self._replace(tau=np.asarray(rates(training, len(self.tau)), dtype=float))
-        eta = np.asarray(as_schedule(training.learning_rate)(self.times[:-1]), dtype=float)
-        return self._replace(tau=eta * np.diff(self.times))
+        return Grid.of(self.axis, self.times, training)
+
+    def until(self, last: int) -> "Grid":
+        """The first steps, up to state `last`."""
+        return Grid(self.axis, self.times[: last + 1], self.tau[:last], self.tau_v[:last])
 
 
 def time_grid(problem: Problem, method: TimeSteps) -> Grid:
@@ -70,10 +82,10 @@ def time_grid(problem: Problem, method: TimeSteps) -> Grid:
                 raise ProblemError(f"{type(method).__name__}.{name}", value, allowed)
         count = training.steps
         _bounded(count, "training.steps", "use fewer steps")
-        return Grid("step", np.arange(count + 1), np.zeros(count)).with_rates(training)
+        return Grid.of("step", np.arange(count + 1), training)
     step = automatic_step(problem) if method.step is None else float(method.step)
     times = _times(training.time, step, method)
-    return Grid("time", times, np.diff(times)).with_rates(training)
+    return Grid.of("time", times, training)
 
 
 def _times(end: float, step: float, method: TimeSteps) -> np.ndarray:

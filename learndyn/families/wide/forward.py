@@ -20,8 +20,8 @@ import numpy as np
 from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.problem import Problem
 from learndyn.programs import Net, einsum, mean
-from learndyn.programs.activations import activated
 from learndyn.programs.values import Value
+from learndyn.sampling.activations import activated
 
 
 class ProgramFields(NamedTuple):
@@ -64,7 +64,8 @@ class ForwardPass:
     def __call__(self, points: slice) -> ProgramFields:
         """The fields of some of the points, which are numbered with the trained ones first."""
         h, phi = self.hidden(points)
-        return ProgramFields(h, phi, mean(phi[-1][:, None] * self.w) / self.gamma)
+        features = phi[-1].reshape(len(phi[-1]), 1)
+        return ProgramFields(h, phi, mean(features * self.w) / self.gamma)
 
 
 def input_root(problem: Problem) -> np.ndarray:

@@ -24,11 +24,12 @@ from learndyn.core.curves import Curves, ExtrapolatedCurves, extrapolated
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
 from learndyn.errors import NotConverged, ProblemError
-from learndyn.families.wide.problem_arrays import refuse_in_flow, wide_setting
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.times import DEFAULT_COUNT, linear_times
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PerStep, as_schedule
 from learndyn.problem.training import GradientDescent
+from learndyn.sampling.rules import refuse_in_flow
 
 HALVINGS = 3
 """The number of times the steps are halved before the solver gives up."""

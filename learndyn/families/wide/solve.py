@@ -16,7 +16,7 @@ from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import NoTheory, ProblemError
-from learndyn.families.wide.descent import WideProgram, descent
+from learndyn.families.wide.descent import WideProgram, training_loop
 from learndyn.families.wide.equations.alternating import alternate
 from learndyn.families.wide.equations.approximations import (
     GRIDS,
@@ -49,14 +49,18 @@ from learndyn.problem.activations import Relu
 from learndyn.problem.checks import choice, number, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
+from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import rates
 from learndyn.programs import Limit
 from learndyn.programs.backends import Backend
 from learndyn.sampling.batches import Setting
 from learndyn.sampling.method import SampledMethod
+from learndyn.sampling.rules import refuse_in_flow
 
 ROWS_WORK = 3e9
 """Up to this value of L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
+FLOW_TOLERANCE = 1e-3
+"""The error of a step of gradient flow, unless a tolerance is given."""
 SMOOTH_DROP, RELU_DROP = 3e-3, 3e-2
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 INNOVATION = 1e-10
@@ -450,12 +454,21 @@ class SampledLayers(SampledMethod):
     drop: float | None = field(optional(number(minimum=0, below=0.1)), default=None)
 
     def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
-        setting = wide_setting(problem, 1)
+        if record.axis == "time":
+            refuse_in_flow(problem.training)
+        setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
         relu = isinstance(problem.network.activation, Relu)
         drop = (RELU_DROP if relu else SMOOTH_DROP) if self.drop is None else self.drop
 
         def begin(backend: Backend, record: Record | None) -> WideProgram:
-            loop = functools.partial(descent, problem=problem, setting=setting)
+            kept = Record.of(problem.training) if record is None else record
+            loop = functools.partial(
+                training_loop,
+                problem=problem,
+                setting=setting,
+                record=kept,
+                tolerance=self.tolerance or FLOW_TOLERANCE,
+            )
             return WideProgram(loop, backend, record, problem, setting)
 
         return Setting(

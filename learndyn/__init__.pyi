@@ -45,11 +45,9 @@ from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
 from learndyn.families.wide.network import Wide
 from learndyn.families.wide.solve import (
-    AlternatingIteration,
     GradientIndependence,
     LinearInnovation,
     LinearRows,
-    Particles,
     Perturbative,
     SampledLayers,
     StaticKernel,
@@ -90,7 +88,6 @@ __all__ = [
     "SGD",
     "Activation",
     "AdjointDescent",
-    "AlternatingIteration",
     "Approximations",
     "BestRate",
     "CannotCompare",
@@ -130,7 +127,6 @@ __all__ = [
     "OverlapMap",
     "OwnData",
     "OwnTraining",
-    "Particles",
     "PerStep",
     "Perturbative",
     "Piecewise",

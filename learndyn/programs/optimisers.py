@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from learndyn.programs.affine import NotLinear
+from learndyn.programs.backends import Limit
 from learndyn.programs.dims import NotFinite, not_linear, refuse
 from learndyn.programs.gradients import adjoints
 from learndyn.programs.matrices import Matrix
@@ -127,6 +128,10 @@ class SGD(Optimiser):
     ):
         super().__init__(net, rate, decay, parameters)
         self.momentum, self.temperature = momentum, temperature
+        if temperature and isinstance(net.backend, Limit):
+            for parameter in net.parameters if self.only is None else self.only:
+                if isinstance(parameter, Matrix):
+                    parameter.gaussian.expect_noise()
 
     def moved(self, parameter: Value, gradient: Any, rate: float) -> Any:
         """B, and noise."""
@@ -139,9 +144,12 @@ class SGD(Optimiser):
     def moved_matrix(self, matrix: Matrix, gradient: Any, rate: float) -> Any:
         """B, and noise."""
         B = self._buffer(matrix, gradient, rate)
+        size = float(np.sqrt(2 * rate * self.temperature))
+        if self.temperature and getattr(matrix.gaussian, "noisy", None) is not None:
+            return B + matrix.gaussian.new_noise(size)
         if self.temperature:
             noise = self.net.matrix(matrix.rows, matrix.cols, trained=False, name="noise")
-            return B + noise.gaussian.noise(float(np.sqrt(2 * rate * self.temperature)))
+            return B + noise.gaussian.noise(size)
         return B
 
     def _buffer(self, parameter: Any, gradient: Any, rate: float) -> Any:

@@ -11,14 +11,18 @@ import numpy as np
 from learndyn.core.progressing import Products
 from learndyn.core.record import Record
 from learndyn.families.wide.forward import ForwardPass, ProgramFields
-from learndyn.families.wide.kernel_observables import with_summaries
+from learndyn.families.wide.kernel_observables import tangent_kernel, with_summaries
 from learndyn.families.wide.observables import losses
 from learndyn.families.wide.problem_arrays import WideSetting
+from learndyn.numerics.gram import gram
+from learndyn.numerics.precision import float64
 from learndyn.problem.problem import Problem
+from learndyn.problem.weight_response import rates
 from learndyn.programs import Net
 from learndyn.programs.backends import Backend
 from learndyn.programs.dims import NotFinite
 from learndyn.programs.gradients import adjoints
+from learndyn.programs.values import Value
 from learndyn.sampling.losses import loss_on_points
 from learndyn.sampling.rules import descent_rule, flow_rule, times_of
 from learndyn.sampling.trainee import Loop, ProgramTrainee
@@ -47,6 +51,41 @@ def training_loop(
             flow.advance(float(times[state + 1]))
 
 
+def gradient_independent_loop(
+    net: Net, problem: Problem, setting: WideSetting, record: Record
+) -> None:
+    """Descent with a backward pass through weights of its own; f follows the tangent kernel of the fields."""
+    forward, training = ForwardPass(net, problem, tied=False), problem.training
+    train = descent_rule(net, training, setting.gamma)
+    with float64():
+        eta = np.asarray(rates(training, training.steps), float)
+    f, everything = np.zeros((setting.points, setting.outputs)), slice(None)
+    for t in net.steps(training.steps):
+        if setting.diverged(f):
+            raise NotFinite("training has diverged")
+        fields = forward(everything)
+        g = backward(fields, setting)
+        net.record(f=f)
+        net.shown = {"h": _data(fields.h), "phi": _data(fields.phi), "g": g}
+        E = setting.loss.force(f)
+        train.step(-(E * fields.f).sum())
+        if not net.last:
+            f = f + eta[t] * _tangent_step(setting, net.shown["phi"], g, E)
+
+
+def _tangent_step(
+    setting: WideSetting, phi: list[np.ndarray], g: list[np.ndarray], E: np.ndarray
+) -> np.ndarray:
+    """K(t, t) E (points × C), with the tangent kernel K = Σ_ℓ G^{ℓ+1} Φ^ℓ."""
+    Phi = np.stack([gram(features, mean=True) for features in phi])[:, None]
+    G = np.stack([gram(gradients, mean=True) for gradients in g])[:, None]
+    return np.einsum("mcad,ad->mc", tangent_kernel(setting, Phi, G)[0], E)
+
+
+def _data(values: list[Value]) -> list[np.ndarray]:
+    return [value.data for value in values]
+
+
 def fields_in_state(
     net: Net, forward: ForwardPass, trained: slice, setting: WideSetting
 ) -> ProgramFields:
@@ -67,8 +106,8 @@ def show(net: Net, forward: ForwardPass, trained: ProgramFields, setting: WideSe
         parts.append(forward(slice(setting.trained, None)))
     net.record(f=np.concatenate([fields.f.data for fields in parts]))
     net.shown = {
-        "h": _joined([[value.data for value in fields.h] for fields in parts]),
-        "phi": _joined([[value.data for value in fields.phi] for fields in parts]),
+        "h": _joined([_data(fields.h) for fields in parts]),
+        "phi": _joined([_data(fields.phi) for fields in parts]),
         "g": _joined([backward(fields, setting) for fields in parts]),
     }
 

@@ -33,16 +33,19 @@ class ProgramFields(NamedTuple):
 
 
 class ForwardPass:
-    """The weights of a wide network, and its fields on points of its problem."""
+    """The weights of a wide network, and its fields on points of its problem.
 
-    def __init__(self, net: Net, problem: Problem):
+    Unless `tied`, the backward pass goes through weights of its own, to which training adds the same.
+    """
+
+    def __init__(self, net: Net, problem: Problem, tied: bool = True):
         network, self.net = problem.network, net
         self.activation, self.gamma = network.activation, float(network.richness)
         self.inputs = input_root(problem)
         self.dims = [net.dim(f"layer {ell}") for ell in range(1, network.depth + 1)]
         self.V = net.normal(self.dims[0], self.inputs.shape[1])
         self.matrices = [
-            net.matrix(above, below, name=f"W{ell}")
+            net.matrix(above, below, name=f"W{ell}", tied=tied, noisy=bool(problem.training.noise))
             for ell, (below, above) in enumerate(pairwise(self.dims), 1)
         ]
         self.biases = [net.normal(dim) for dim in self.dims[1:]] if network.bias else []

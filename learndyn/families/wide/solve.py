@@ -58,6 +58,8 @@ ROWS_WORK = 3e9
 """Up to this value of L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
 FLOW_TOLERANCE = 1e-3
 """The error of a step of gradient flow, unless a tolerance is given."""
+AT_KINKS = 10.0
+"""A step of gradient flow may have a larger error by this factor in single relu neurons: at kinks it averages out."""
 SMOOTH_DROP, RELU_DROP = 3e-3, 3e-2
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 RESPONSE_DROP = 1e-6
@@ -266,6 +268,8 @@ class SampledLayers(SampledMethod):
         if self.responses:
             self._check_responses(problem, record)
         accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
+        if isinstance(problem.network.activation, Relu):
+            accuracy *= AT_KINKS
         drop = RESPONSE_DROP if self.responses and self.drop is None else self.drop
         return _sampled_setting(
             dataclasses.replace(self, precision="double") if self.responses else self,
@@ -324,7 +328,14 @@ def _sampled_setting(
         combined=lambda batches: with_unbiased_losses(problem, setting, batches),
         aside=("preactivation",),
         doubtful=("movement", "A", "B"),
+        kept_bytes=_kept_bytes(setting, len(record), method.precision),
     )
+
+
+def _kept_bytes(setting: WideSetting, states: int, precision: str) -> float:
+    """Memory of φ and g of one neuron of every layer, at the recorded states."""
+    vectors = setting.depth * states * setting.points * (1 + setting.outputs)
+    return vectors * (4 if precision == "single" else 8)
 
 
 def with_unbiased_losses(

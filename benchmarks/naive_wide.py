@@ -92,6 +92,7 @@ def trained_outputs(problem: Problem, width: int, seed: int) -> Iterator[np.ndar
         g = E[:, None] * w * slope(a[-1])
         w = w + E @ a[-1]
         for ell in reversed(range(depth)):
-            below = (g @ W[ell]) * slope(a[ell]) if ell else None
+            below = g @ W[ell]
             W[ell] += g.T @ (a[ell] / np.float32(sizes[ell]))
-            g = below
+            if ell:
+                g = below * slope(a[ell])

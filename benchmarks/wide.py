@@ -6,6 +6,7 @@ Everything on one thread, but for the last line. Times of sampled networks are C
 import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -106,7 +107,9 @@ def headline(richness: float, samples: int, batches: int) -> None:
     made = nonlinear("tanh", 3, 10, 100, richness)
     method = ld.SampledLayers(samples=samples, batches=batches)
     found = ld.solve(made, method, save_at=[50, 100])
-    error = found.standard_error("train_loss").values / found["train_loss"].values
+    spread = found.standard_error("train_loss")
+    assert spread is not None
+    error = spread.values / found["train_loss"].values
     what = f"γ_0 = {richness:g}, L = 3, P = 10, {batches} × {samples}"
     seconds, loss = found.evidence["wall_time"], found["train_loss"].values[-1]
     print(
@@ -115,7 +118,7 @@ def headline(richness: float, samples: int, batches: int) -> None:
     )
 
 
-def sampled(points: int = 10, steps: int = 50, samples: int = 4096, **options: object) -> None:
+def sampled(points: int = 10, steps: int = 50, samples: int = 4096, **options: Any) -> None:
     """One batch, by two, of three tanh layers."""
     method = ld.SampledLayers(samples=samples, batches=2, **options)
     ld.solve(nonlinear("tanh", 3, points, steps), method, save_at=[steps])
@@ -132,7 +135,7 @@ def power(what: str, sizes, run) -> None:
 def options(steps: int = 30) -> None:
     """What the options of sampled layers cost, against the usual ones."""
 
-    def seconds(made: ld.Problem, saved: object, **changes: object) -> float:
+    def seconds(made: ld.Problem, saved: Any, **changes: Any) -> float:
         method = ld.SampledLayers(samples=2048, batches=2, **changes)
         return min(cpu(lambda: ld.solve(made, method, save_at=saved)) for _ in range(2))
 

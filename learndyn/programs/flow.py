@@ -125,10 +125,9 @@ class Flow:
             if isinstance(parameter, Matrix):
                 parameter.state = data
             else:
-                single = parameter.dim is not None and isinstance(data, np.ndarray)
-                parameter.data = (
-                    data.astype(parameter.dim.site.dtype, copy=False) if single else data
-                )
+                if parameter.dim is not None and isinstance(data, np.ndarray):
+                    data = data.astype(parameter.dim.site.dtype, copy=False)
+                parameter.data = data
 
     def _slope(self, time: float, state: State) -> State:
         """η(t)(−θ̄ − λθ)."""

@@ -105,7 +105,7 @@ class NoisyRows:
         )
         y = size * self._process(own, time, x)
         overlaps = own.here.scale * sums(x, other.innovations)
-        responses = solve_triangular(other.L, overlaps.T, lower=True, trans="T").T
+        responses = solve_triangular(other.L.T, overlaps.T).T
         return y + combined(factor * responses * other.correlation(time), other.vectors)
 
     def _process(self, own: Skeleton, time: np.ndarray, x: np.ndarray) -> np.ndarray:

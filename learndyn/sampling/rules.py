@@ -21,6 +21,7 @@ from learndyn.programs.values import Value
 
 def descent_rule(net: Net, training: GradientDescent, richness: float) -> SGD:
     """Gradient descent in steps."""
+    assert training.steps is not None
     with float64():  # a program runs in a thread of its own
         eta = np.asarray(rates(training, training.steps), float) * richness**2
     return SGD(
@@ -40,6 +41,7 @@ def flow_rule(
     tolerance: float,
 ) -> Flow:
     """Gradient flow."""
+    assert training.time is not None
     schedule = as_schedule(training.learning_rate)
 
     def rate(time: float) -> float:

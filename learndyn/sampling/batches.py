@@ -26,6 +26,8 @@ SEEN = 0.01
 """A bias counts as seen if batches without one would show as much with this chance."""
 SEEDS = 2**20
 """Batches that a seed may have."""
+GROWTH_OF_TIME = 0.8
+"""Time grows as this power of the samples, fitted from 1024 to 16384: few samples leave processors idle."""
 FULLEST = 0.2
 """Directions per sample of the fullest dimension above which users are warned: a rule of thumb, not measured."""
 
@@ -149,7 +151,8 @@ class Sampling(NamedTuple):
         """Seconds and bytes of so many batches of so many samples on all cores, by what these batches cost."""
         at_once, ratio = workers(batches), samples / self.samples
         kept = self.setting.kept_bytes * samples
-        return self.seconds * ratio * batches / at_once, at_once * (self.bytes * ratio + kept)
+        seconds = self.seconds * ratio**GROWTH_OF_TIME * batches / at_once
+        return seconds, at_once * (self.bytes * ratio + kept)
 
     @property
     def seconds(self) -> float:

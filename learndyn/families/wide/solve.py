@@ -283,7 +283,12 @@ class SampledLayers(SampledMethod):
         )
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
-        return super().solve(problem, record, seed, report).told(solver="sampled layers")
+        curves = super().solve(problem, record, seed, report).told(solver="sampled layers")
+        if record.axis == "step":
+            return curves
+        accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
+        names = [name for name in ("prediction", "test_prediction") if name in curves.arrays]
+        return curves.told(accuracy=dict.fromkeys(names, accuracy))
 
     def _check_responses(self, problem: Problem, record: Record) -> None:
         if record.axis == "time":

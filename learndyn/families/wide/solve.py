@@ -36,7 +36,12 @@ from learndyn.families.wide.equations.linear import (
     linear_memory,
     solve_linear,
 )
-from learndyn.families.wide.gradient_flow import in_steps_or_time
+from learndyn.families.wide.gradient_flow import (
+    MOST_STEPS,
+    first_step,
+    in_steps_or_time,
+    refuse_steps,
+)
 from learndyn.families.wide.kernel_observables import is_linear, of_linear_units, with_summaries
 from learndyn.families.wide.observables import TABLE, losses
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
@@ -265,6 +270,8 @@ class SampledLayers(SampledMethod):
     def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
         if record.axis == "time":
             refuse_in_flow(problem.training)
+            # Chebyshev's rule takes about the square root of so many steps.
+            refuse_steps(problem, problem.training.time / first_step(problem), MOST_STEPS**2)
         if self.responses:
             self._check_responses(problem, record)
         accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance

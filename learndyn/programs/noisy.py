@@ -18,11 +18,18 @@ innovations δ and ε of the other side. Cost: samples × (vectors asked)².
 import math
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from learndyn.numerics.products import combined, squares, sums
 from learndyn.programs.orthonormal import chosen
 from learndyn.programs.sites import Site
+
+
+def solve_triangular(L: np.ndarray, values: np.ndarray, lower: bool = False) -> np.ndarray:
+    """L^{−1} times the columns of `values`."""
+    # Imported here, because it is slow and may not be needed.
+    from scipy import linalg
+
+    return linalg.solve_triangular(L, values, lower=lower)
 
 
 class Skeleton:

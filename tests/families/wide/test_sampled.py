@@ -314,15 +314,15 @@ def test_responses_that_are_not_known_are_refused(fields, words):
 def test_many_points_and_steps_of_a_relu_are_right():
     """Two layers, 20 points, 50 steps: integration by parts with 1024 samples was 28 % low here, without a word.
 
-    Against networks of two widths, extrapolated in 1/N: within four standard errors, which are below 7 %. The loss is that
-    of mean outputs, jackknifed, because the outputs of single networks scatter.
+    Against networks of two widths, extrapolated in 1/N: within four standard errors, which are below 7 %. The loss is
+    that of mean outputs, jackknifed, because the outputs of single networks scatter.
     """
     asked = deep(20, 50, activation="relu", depth=2)
     asked = dataclasses.replace(asked, network=ld.Wide(2, "relu", 1.0, centered=True))
     saved, y = [30, 40, 50], asked.data.targets
     found = ld.solve(asked, save_at=saved)
     coarse, fine = (
-        ld.simulate(asked, width, 48, save_at=saved)["prediction"].values[..., 0]
+        ld.simulate(asked, width, 200, save_at=saved)["prediction"].values[..., 0]
         for width in (256, 512)
     )
     each = pseudovalues(lambda f: {"loss": 0.5 * np.mean((y - f) ** 2, axis=-1)}, 2 * fine - coarse)

@@ -322,7 +322,7 @@ def test_many_points_and_steps_of_a_relu_are_right():
     saved, y = [30, 40, 50], asked.data.targets
     found = ld.solve(asked, save_at=saved)
     coarse, fine = (
-        ld.simulate(asked, width, 200, save_at=saved)["prediction"].values[..., 0]
+        ld.simulate(asked, width, 280, save_at=saved)["prediction"].values[..., 0]
         for width in (256, 512)
     )
     each = pseudovalues(lambda f: {"loss": 0.5 * np.mean((y - f) ** 2, axis=-1)}, 2 * fine - coarse)

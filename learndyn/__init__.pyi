@@ -44,11 +44,9 @@ from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
 from learndyn.families.wide.network import Wide
 from learndyn.families.wide.solve import (
-    AlternatingIteration,
     GradientIndependence,
     LinearInnovation,
     LinearRows,
-    Particles,
     Perturbative,
     SampledLayers,
     StaticKernel,
@@ -89,7 +87,6 @@ __all__ = [
     "SGD",
     "Activation",
     "AdjointDescent",
-    "AlternatingIteration",
     "Approximations",
     "BestRate",
     "CannotCompare",
@@ -129,7 +126,6 @@ __all__ = [
     "OwnData",
     "OwnTraining",
     "Panels",
-    "Particles",
     "PerStep",
     "Perturbative",
     "Piecewise",

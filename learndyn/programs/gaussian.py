@@ -1,16 +1,23 @@
 """A Gaussian matrix that is known through its products only.
 
-W (n × m, entries N(0, 1/m), ρ = n/m) was asked for W U_i = Y_i and W^⊤V_j = X_j with orthonormal U and V. For a new
-direction q, orthogonal to U, or p, orthogonal to V, exactly at every n and m,
+W (n × m, entries N(0, 1/m), ρ = n/m) was asked for its products with orthonormal U_i, and W^⊤ for those with
+orthonormal V_j. For a new direction q, orthogonal to U, or p, orthogonal to V, exactly at every n and m,
 
-    W q   = Σ_j V_j b_j + (1 − P_V) ε,      b_j = ⟨X_j, q⟩/ρ,     ε ~ N(0, 1)^n
-    W^⊤p  = Σ_i U_i b_i + √ρ (1 − P_U) ε,   b_i = ρ ⟨Y_i, p⟩,     ε ~ N(0, 1)^m .
+    W q   = ρ^{−1/2} Σ_j V_j ⟨δ_j, q⟩ + (1 − P_V) ε,      ε ~ N(0, 1)^n
+    W^⊤p  = ρ Σ_i U_i ⟨ε_i, p⟩ + √ρ (1 − P_U) δ,          δ ~ N(0, 1)^m ,
+
+with the innovations ε_i and δ_j of earlier products, projected as here. The sums are what the matrix is forced to
+answer by what it said before. ε_i is orthogonal to the V_j from before it and δ_j to the U_i from before, so that all
+that is known of the matrix is
+
+    W   = Σ_i ε_i⟨U_i, ·⟩ + ρ^{−1/2} Σ_j V_j⟨δ_j, ·⟩ ,    W^⊤ = √ρ Σ_j δ_j⟨V_j, ·⟩ + ρ Σ_i U_i⟨ε_i, ·⟩ .
+
+Of a part of a vector that is too short for a direction of its own, only the innovation is left out.
 
 A trained matrix is the operator c W + Σ_ij M_ij V_i⟨U_j, ·⟩ + ⟨Q_i·, ·⟩ + Σ_s κ_s G_s: a multiple of the first one, an
 array in the same directions, an array Q of entries (only where a rule acts on entries), and further Gaussian matrices
-(only where noise was added). With the coordinates b of x in U, and a of z in V,
-
-    W(t) x = c Y b + V(M b),      W(t)^⊤z = c X a + ρ U(M^⊤a),      z⟨x, ·⟩ has the array a b^⊤ .
+(only where noise was added). With the coordinates b of x in U, and a of z in V, the trained part is V(M b), its
+transposed ρ U(M^⊤a), and z⟨x, ·⟩ has the array a b^⊤.
 """
 
 import math
@@ -19,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from learndyn.numerics.products import combined, sums
 from learndyn.programs.affine import aligned, padded
 from learndyn.programs.directions import Directions
-from learndyn.programs.products import combined, sums
+from learndyn.programs.noisy import NoisyRows
 from learndyn.programs.sites import Site
 
 
@@ -42,7 +50,7 @@ class Combination:
         c: float,
         M: np.ndarray,
         Q: np.ndarray | None = None,
-        noise: "dict[Gaussian, float] | None" = None,
+        noise: "dict[Any, float] | None" = None,
     ):
         self.c, self.M, self.Q, self.noise = c, M, Q, noise or {}
 
@@ -81,11 +89,14 @@ class Gaussian:
         self.U, self.V = (Directions(site.scale, drop, floor, site.dtype) for site in (cols, rows))
         # Tests reveal a stored matrix instead of drawing.
         self.array = array
+        # Untied, W and W^⊤ do not know of each other: no answer is forced.
+        self.tied = True
+        self.noisy: NoisyRows | None = None
 
     @property
     def bytes(self) -> int:
-        """Memory of the directions and their images."""
-        return self.U.bytes + self.V.bytes
+        """Memory of the directions and their innovations."""
+        return self.U.bytes + self.V.bytes + (self.noisy.bytes if self.noisy else 0)
 
     @property
     def ranks(self) -> tuple[int, int]:
@@ -100,12 +111,22 @@ class Gaussian:
         """`size` times this matrix, as a term of another one."""
         return Combination(0.0, np.zeros((0, 0)), None, {self: size})
 
+    def expect_noise(self) -> None:
+        """The matrix will change at random: vectors are remembered with their times, if none has been asked yet."""
+        if not self.U.count and not self.V.count:
+            self.noisy = NoisyRows(self.rows, self.cols, self.rho, self.rng, self.U.drop)
+
+    def new_noise(self, size: float) -> Combination:
+        """`size` times a new matrix of which nothing is known, of a matrix that expects noise."""
+        assert self.noisy is not None
+        return Combination(0.0, np.zeros((0, 0)), None, {self.noisy.new_noise(): size})
+
     def coordinates(
         self, x: np.ndarray, transposed: bool = False, images: bool = True
     ) -> np.ndarray:
         """Those of the rows x in U, or of the rows z in V if `transposed`; directions are added as needed.
 
-        A direction whose image nobody has asked for has none.
+        A direction whose product with the matrix nobody has asked for has no innovation.
         """
         own, here = (self.V, self.rows) if transposed else (self.U, self.cols)
         self._widen()
@@ -115,32 +136,40 @@ class Gaussian:
             own.add(fresh)
             b = np.concatenate([b, here.scale * sums(x, fresh)], axis=1)
         if images and own.imaged < own.count:
-            own.reveal(self._images(transposed))
+            innovations = self._innovations(transposed)
+            self._widen()
+            own.reveal(innovations)
         return b
 
-    def _images(self, transposed: bool) -> np.ndarray:
-        """W q, or W^⊤p if `transposed`, for the directions that have no image yet."""
-        own, other, here, there = self.U, self.V, self.cols, self.rows
-        factor, size = 1 / self.rho, 1.0
-        if transposed:
-            own, other, here, there = other, own, there, here
-            factor, size = self.rho, math.sqrt(self.rho)
+    def _innovations(self, transposed: bool) -> np.ndarray:
+        """ε of W q, or δ of W^⊤p if `transposed`, for the directions that have none yet."""
+        own, other, there = (
+            (self.V, self.U, self.cols) if transposed else (self.U, self.V, self.rows)
+        )
         fresh, known = own.rows[own.imaged :], other.imaged
-        if self.array is not None:
-            return fresh @ (self.array if transposed else self.array.T)
-        b = factor * here.scale * sums(fresh, other.images)
-        epsilon = there.innovations(len(fresh), other.rows[:known], self.rng)
-        self._widen()
-        return combined(b, other.rows[:known]) + size * epsilon
+        if self.array is None:
+            return there.innovations(len(fresh), other.rows[:known], self.rng)
+        product = fresh @ (self.array if transposed else self.array.T)
+        size = math.sqrt(self.rho) if transposed else 1.0
+        return (product - combined(self._forced(fresh, transposed), other.rows[:known])) / size
+
+    def _forced(self, x: np.ndarray, transposed: bool) -> np.ndarray:
+        """ρ^{−1/2}⟨δ_j, x⟩, or ρ⟨ε_i, x⟩ if `transposed`."""
+        other, here = (self.U, self.rows) if transposed else (self.V, self.cols)
+        if not self.tied:
+            return np.zeros((len(x), 0))
+        factor = self.rho if transposed else 1 / math.sqrt(self.rho)
+        return factor * here.scale * sums(x, other.innovations)
 
     def apply(self, state: Combination, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t) x for each row x, and the coordinates b."""
+        if self.noisy is not None:
+            return self._apply_noisy(self.noisy, state, x, False)
         b = self.coordinates(x)
-        self._widen()
-        y = combined(state.c * b, self.U.images)
-        if state.M.size:
-            M = sized(state.M, (state.M.shape[0], b.shape[1]))
-            y += combined(b @ M.T, self.V.rows[: len(M)])
+        x = self._widened(x, self.cols)
+        y = combined(state.c * b, self.U.innovations)
+        trained = b @ sized(state.M, (state.M.shape[0], b.shape[1])).T
+        y += self._within(self.V, state.c * self._forced(x, False), trained)
         if state.Q is not None:
             y += self.cols.scale * (x @ state.Q.T).astype(y.dtype, copy=False)
         for matrix, size in state.noise.items():
@@ -151,18 +180,46 @@ class Gaussian:
 
     def apply_transposed(self, state: Combination, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t)^⊤z for each row z, and the coordinates a."""
+        if self.noisy is not None:
+            return self._apply_noisy(self.noisy, state, z, True)
         a = self.coordinates(z, transposed=True)
-        self._widen()
-        x = combined(state.c * a, self.V.images)
-        if state.M.size:
-            M = sized(state.M, (a.shape[1], state.M.shape[1]))
-            x += self.rho * combined(a @ M, self.U.rows[: M.shape[1]])
+        z = self._widened(z, self.rows)
+        x = combined(math.sqrt(self.rho) * state.c * a, self.V.innovations)
+        trained = self.rho * (a @ sized(state.M, (a.shape[1], state.M.shape[1])))
+        x += self._within(self.U, state.c * self._forced(z, True), trained)
         if state.Q is not None:
             x += self.rho * self.rows.scale * (z @ state.Q).astype(x.dtype, copy=False)
         for matrix, size in state.noise.items():
             z = padded(z, self.rows.length)
             x = np.add(*aligned(x, size * matrix.apply_transposed(matrix.initial(), z)[0]))
         return x, a
+
+    def _apply_noisy(
+        self, noisy: NoisyRows, state: Combination, x: np.ndarray, transposed: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same of a matrix that changes at random: training adds to it in the directions U and V, as to others."""
+        b = self.coordinates(x, transposed, images=False)
+        y = noisy.product(state.c, state.noise, x, transposed)
+        if transposed:
+            trained = self.rho * (b @ sized(state.M, (b.shape[1], state.M.shape[1])))
+            return y + combined(trained, self.U.rows[: trained.shape[1]]), b
+        trained = b @ sized(state.M, (state.M.shape[0], b.shape[1])).T
+        return y + combined(trained, self.V.rows[: trained.shape[1]]), b
+
+    @staticmethod
+    def _within(other: Directions, forced: np.ndarray, trained: np.ndarray) -> np.ndarray:
+        """Two sets of coordinates in the directions of the other side, added up."""
+        columns = max(forced.shape[1], trained.shape[1])
+        both = sized(forced, (len(forced), columns)) + sized(trained, (len(forced), columns))
+        return combined(both, other.rows[:columns])
+
+    def images(self, transposed: bool = False) -> np.ndarray:
+        """W(0) U_i, or W(0)^⊤V_j if `transposed`."""
+        own, other = (self.V, self.U) if transposed else (self.U, self.V)
+        self._widen()
+        forced = self._forced(own.rows[: own.imaged], transposed)
+        size = math.sqrt(self.rho) if transposed else 1.0
+        return size * own.innovations + combined(forced, other.rows[: other.imaged])
 
     def outer(self, a: np.ndarray, b: np.ndarray) -> Combination:
         """Σ_k z_k⟨x_k, ·⟩ from the coordinates of z and x."""
@@ -185,12 +242,16 @@ class Gaussian:
         return Combination(0.0, change(root * gradient.M) / root)
 
     def identity(self) -> float:
-        """The largest |ρ⟨V_j, Y_i⟩ − ⟨X_j, U_i⟩|, which is rounding."""
-        self._widen()
+        """The largest |ρ⟨V_j, W U_i⟩ − ⟨W^⊤V_j, U_i⟩|, which is rounding."""
         U, V = self.U.rows[: self.U.imaged], self.V.rows[: self.V.imaged]
-        left = self.rho * self.rows.scale * (V @ self.U.images.T)
-        right = self.cols.scale * (self.V.images @ U.T)
+        left = self.rho * self.rows.scale * (V @ self.images().T)
+        right = self.cols.scale * (self.images(transposed=True) @ U.T)
         return float(np.abs(left - right).max(initial=0.0))
+
+    def _widened(self, x: np.ndarray, site: Site) -> np.ndarray:
+        """The rows x with as many coordinates as their dimension has by now."""
+        self._widen()
+        return padded(x, site.length)
 
     def _widen(self) -> None:
         """In coordinates, vectors grow with the directions of their dimension."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from learndyn.programs.backends import Backend
+from learndyn.programs.backends import Backend, Limit
 from learndyn.programs.dims import Dim, NotFinite, refuse
 from learndyn.programs.functions import where
 from learndyn.programs.lines import users_line
@@ -25,6 +25,7 @@ class Net:
     `state` is the number of the present state of training, None outside the loop; `last` tells that it is the last one,
     after which optimisers change nothing. `smallest` is the smallest ratio of a dimension. `keep` are the states
     that the caller wants, None for all; with `keep_weights` the weights of the present state can be asked for.
+    `shown` are arrays that the program leaves for the caller in the present state, such as samples of its vectors.
     """
 
     def __init__(
@@ -40,9 +41,10 @@ class Net:
         self.state: int | None = None
         self.last = False
         self.records: list[dict[str, np.ndarray]] = []
+        self.shown: dict[str, Any] = {}
         self.ranks: dict[str, tuple[int, int]] = {}
         self.dropped = self.orthonormality = self.fullness = 0.0
-        self.bytes = 0
+        self.bytes = self.nodes = 0
         self._done = done
         self._things = 0
         self._open: int | None = None
@@ -66,9 +68,17 @@ class Net:
         self.smallest = min(self.smallest, float(ratio))
         return Dim(name, float(ratio), site)
 
-    def normal(self, dim: Dim, *small: int, trained: bool = True) -> Value:
-        """A vector of independent standard normals, with small axes in front."""
+    def normal(
+        self, dim: Dim, *small: int, trained: bool = True, apart_from: Value | None = None
+    ) -> Value:
+        """A vector of independent standard normals, with small axes in front.
+
+        In the limit ⟨x y⟩ = 0 for a normal x and every vector y from before; samples obey this exactly for normal
+        vectors, for what matrices were asked, and for the vectors in `apart_from`.
+        """
         rng, count = self.backend.rng(self._number()), math.prod(small)
+        if apart_from is not None and not dim.site.grows:
+            dim.site.note(dim.site.unwrapped(apart_from.data))
         rows = self._site(dim).normals(count, rng)
         return self._vector(dim.site.wrapped(rows, small), dim, trained)
 
@@ -96,11 +106,29 @@ class Net:
         )
         return self._vector(value.data, value.dim, True)
 
-    def matrix(self, rows: Dim, cols: Dim, trained: bool = True, name: str | None = None) -> Matrix:
-        """A matrix with independent entries N(0, 1/cols)."""
+    def matrix(
+        self,
+        rows: Dim,
+        cols: Dim,
+        trained: bool = True,
+        name: str | None = None,
+        tied: bool = True,
+        noisy: bool = False,
+    ) -> Matrix:
+        """A matrix with independent entries N(0, 1/cols).
+
+        Unless `tied`, W and W^⊤ are independent of each other, which no matrix is but an approximation makes; for the
+        sampled limit only. `noisy` says that training will add noise, if the matrix is used before there is an `SGD`.
+        """
         for dim in (rows, cols):
             self._site(dim)
         gaussian = self.backend.gaussian(rows, cols, self._number())
+        if not tied:
+            if not isinstance(self.backend, Limit):
+                raise refuse("a matrix with tied=False exists in the sampled limit only")
+            gaussian.tied = False
+        if noisy and isinstance(self.backend, Limit):
+            gaussian.expect_noise()
         self._matrices.add(gaussian)
         label = self._free(name or f"{rows.name}×{cols.name}")
         matrix = Matrix(self, rows, cols, gaussian, gaussian.initial(), trained, label)
@@ -180,6 +208,7 @@ class Net:
         for state in range(steps + 1):
             self.state, self.last = state, state == steps
             self.records.append({})
+            self.shown = {}
             self._open = steps
             yield state
             self.end_state()

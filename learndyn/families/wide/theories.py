@@ -33,14 +33,12 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
     )
     table = TABLE
     methods = (
-        solve.Particles,
         solve.SampledLayers,
         solve.LinearRows,
         solve.LinearInnovation,
         solve.GradientIndependence,
         solve.StaticKernel,
         solve.Perturbative,
-        solve.AlternatingIteration,
     )
     simulators = (WideDescent,)
     demo_size = 1000

@@ -21,7 +21,6 @@ from learndyn.errors import NotConverged, ProblemError, TooFewSamples
 from learndyn.families.two_layer.observables import TABLE, drops
 from learndyn.families.two_layer.reused.equations import ReusedSetting, ReusedTraining
 from learndyn.families.two_layer.reused.revealed import INPUTS, trained
-from learndyn.families.two_layer.reused.sampling import Batch, Sampling, sampled
 from learndyn.families.two_layer.reused.time_grid import TimeSteps, time_grid
 from learndyn.families.two_layer.reused.traced import TracedInputs, has_kink
 from learndyn.families.two_layer.student_teacher import (
@@ -36,6 +35,7 @@ from learndyn.problem.checks import choice, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.programs import Limit, ProgramRun, run
+from learndyn.sampling.batches import Batch, Sampling, sampled
 
 TRACED_SAMPLES, REVEALED_SAMPLES = 1024, 8192
 """Examples per batch unless the user says how many."""
@@ -149,6 +149,13 @@ class Runs(NamedTuple):
     saved: np.ndarray
     record: Record
     seed: int
+
+    kept_bytes = 0.0
+
+    @staticmethod
+    def averaged(batches: Sequence[Curves]) -> Curves:
+        """The mean over batches with standard errors."""
+        return averaged(batches)
 
     def traced(
         self, samples: int, seeds: Sequence[np.random.SeedSequence], number: int, report: Report

@@ -14,12 +14,11 @@ import psutil
 from learndyn.core.curves import Curves
 from learndyn.core.progress import note
 from learndyn.core.progressing import Report
-from learndyn.core.threads import workers
 from learndyn.errors import NotConverged
-from learndyn.families.program.sampling import FULLEST, Sampling, Setting, sampled
+from learndyn.sampling.batches import FULLEST, Sampling, Setting, sampled
 
 if TYPE_CHECKING:
-    from learndyn.families.program.solve import SampledLimit
+    from learndyn.sampling.method import SampledMethod
 
 GROWTH = 8
 """The largest factor from one number of samples to the next: the exponent is not known well enough for more."""
@@ -27,20 +26,22 @@ MOST_BATCHES = 4096
 """Batches after which the tolerance counts as out of reach."""
 SHARE_OF_MEMORY = 0.5
 """Of the free memory, what batches may fill."""
+COPIED = 2.0
+"""Arrays that grow are copied into larger ones."""
 SPARE = 1.1
 """More samples than the forecast says, because the spread of few batches is not known well."""
 
 
 def sampled_to_tolerance(
-    method: "SampledLimit", setting: Setting, tolerance: float, report: Report
+    method: "SampledMethod", setting: Setting, tolerance: float, report: Report
 ) -> Curves:
     """The limit with standard errors of at most `tolerance` times the largest value, if that is above 1."""
-    judge = method.extrapolate is not False
+    judge = method.judges_bias
     sampling = method.pilot(setting, method.batches, judge, lambda done: report(0.1 * done))
     exponent, reached = 0.5, 0.1
     while True:
         curves = sampling.curves(method.extrapolates(sampling), tolerance=tolerance)
-        excess = _excess(curves, tolerance)
+        excess = _excess(curves, setting, tolerance)
         if excess <= 1:
             return curves
         samples, before = _next_samples(method, sampling, excess, exponent), len(sampling.batches)
@@ -56,18 +57,20 @@ def sampled_to_tolerance(
         def advance(done: float, start: float = start, end: float = reached) -> None:
             report(start + (end - start) * done)
 
-        fresh = sampled(setting, method.backend(samples), range(first, last), halves, advance)
+        fresh = sampled(setting, samples, range(first, last), halves, advance)
         if larger:
-            after = _excess(fresh.curves(method.extrapolates(fresh)), tolerance)
+            after = _excess(fresh.curves(method.extrapolates(fresh)), setting, tolerance)
             gained = math.log(max(excess / max(after, 1e-12), 1.0))
             exponent = float(np.clip(gained / math.log(samples / sampling.samples), 0.5, 1.0))
         sampling = fresh if larger else sampling.joined(fresh)
 
 
-def _excess(curves: Curves, tolerance: float) -> float:
+def _excess(curves: Curves, setting: Setting, tolerance: float) -> float:
     """The largest standard error in units of the tolerance."""
     shares = [
-        np.max(error, initial=0.0) / _scale(curves[name]) for name, error in curves.errors.items()
+        np.max(error, initial=0.0) / _scale(curves[name])
+        for name, error in curves.errors.items()
+        if name not in setting.doubtful
     ]
     return float(max(shares, default=0.0)) / tolerance
 
@@ -77,15 +80,14 @@ def _scale(values: np.ndarray) -> float:
 
 
 def _next_samples(
-    method: "SampledLimit", sampling: Sampling, excess: float, exponent: float
+    method: "SampledMethod", sampling: Sampling, excess: float, exponent: float
 ) -> int:
     """The number of samples that should reach the tolerance with the same batches, within growth and memory."""
     if method.samples is not None:
         return sampling.samples
     wanted = sampling.samples * min(GROWTH, SPARE * excess ** (1 / exponent))
     wanted = max(wanted, sampling.directions / FULLEST)
-    # Arrays that grow are copied into larger ones.
-    each = 2 * sampling.bytes / sampling.samples * workers(method.batches)
+    each = COPIED * sampling.cost(1, method.batches)[1]
     room = SHARE_OF_MEMORY * psutil.virtual_memory().available / max(each, 1.0)
     samples = 2 ** math.ceil(math.log2(wanted))
     while samples > max(room, sampling.samples):
@@ -110,9 +112,7 @@ def _forecast(
     sampling: Sampling, samples: int, batches: int, error: float, tolerance: float
 ) -> None:
     """Say what the tolerance will cost, by what the last batches cost."""
-    at_once = workers(batches)
-    seconds = sampling.seconds * samples / sampling.samples * batches / at_once
-    memory = sampling.bytes * samples / sampling.samples * at_once
+    seconds, memory = sampling.cost(samples, batches)
     note(
         f"standard error {error:.2g}; for {tolerance:g} next {batches} batches of {samples} samples: about "
         f"{seconds:.2g} s, {memory / 2**20:.3g} MB"

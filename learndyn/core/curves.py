@@ -234,7 +234,7 @@ def side_by_side(runs: dict[int, Curves], time_words: str) -> xr.Dataset:
         for number, curves in enumerate(runs.values()):
             if name in curves.arrays:
                 values[(number, *_states(known[name], curves.count))] = curves[name]
-        joined[name] = labelled(("seed", *variable.dims), values, variable.attrs)
+        joined[name] = labelled(("seed", *map(str, variable.dims)), values, variable.attrs)
     seeds = axis_labels("seed", np.array(list(runs)), {"long_name": "seed"})
     return xr.Dataset(joined, labels | {"seed": seeds})
 

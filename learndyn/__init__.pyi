@@ -24,7 +24,7 @@ from learndyn.errors import (
 )
 from learndyn.families.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.families.deep_linear.finite import Descent
-from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.families.deep_linear.solve import Innovation, LayerNodes, Rows
 from learndyn.families.neural_ode.fields import CustomField, FormulaField, PolynomialField
 from learndyn.families.neural_ode.finite.descent import AdjointDescent
@@ -43,7 +43,7 @@ from learndyn.families.two_layer.reused.fixed_point import FixedPoint
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
-from learndyn.families.wide.network import Wide
+from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import (
     AlternatingIteration,
     GradientIndependence,
@@ -78,6 +78,7 @@ from learndyn.problem.schedules import (
     PowerDecay,
     WarmUp,
 )
+from learndyn.problem.skips import ScaledSkip
 from learndyn.problem.spectra import PowerLaw, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
@@ -97,6 +98,7 @@ __all__ = [
     "CausalSampling",
     "Comparison",
     "Constant",
+    "Convolution",
     "Custom",
     "CustomField",
     "Dataset",

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
-from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.families.deep_linear.network import DeepLinear
+from learndyn.problem.skips import ScaledSkip
 from learndyn.papers.captions.residual import FACTS
 from learndyn.papers.deep_linear import (
     TEST_LOSS,

@@ -1,10 +1,43 @@
 """The wide network and its finite definition."""
 
-from learndyn.problem.activations import Activation, as_activation
-from learndyn.problem.checks import boolean, squared, whole
+import math
+
+from learndyn.errors import ProblemError
+from learndyn.problem.activations import Activation, Linear, as_activation
+from learndyn.problem.checks import boolean, choice, number, optional, squared, whole
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
-from learndyn.problem.part import field
+from learndyn.problem.part import Part, field
+from learndyn.problem.points import Points
+from learndyn.problem.skips import ScaledSkip, skip
+from learndyn.problem.supplies import Supply
+
+FEEDBACK = ("feedback_alignment", "direct_feedback_alignment")
+"""The learning rules whose gradients go back through fixed weights."""
+
+
+class Convolution(Part):
+    """Weights shared by all positions of the inputs, which lie on a circle.
+
+    The D inputs of a point are its positions one after the other, with D/S numbers (channels) each. The layers have N
+    channels; with offsets q = 0 … k − 1 and positions a modulo S,
+
+        h^1_a = Σ_q W^0_q x_{a+q}/√(kD/S),  h^{ℓ+1}_a = Σ_q W^ℓ_q φ(h^ℓ_{a+q})/√(kN).
+
+    - `positions` (S): number of positions.
+    - `kernel` (k): number of neighbouring positions that a unit sees, at most S.
+    - `readout`: "gap" averages over positions, f_c = Σ_a w_c·φ(h^L_a)/(S γ_0 N), "flat" has weights for each of them,
+      f_c = Σ_a w_ca·φ(h^L_a)/(√S γ_0 N). "gap" unless given.
+    """
+
+    positions: int = field(whole(1))
+    kernel: int = field(whole(1))
+    readout: str = field(choice("gap", "flat"), default="gap")
+
+    def validate(self) -> None:
+        if self.kernel > self.positions:
+            allowed = f"must be at most {self.positions}, the number of positions"
+            raise ProblemError("Convolution.kernel", self.kernel, allowed)
 
 
 class Wide(Network):
@@ -29,6 +62,22 @@ class Wide(Network):
     - `centered`: whether finite networks have their initial function subtracted, so that f = 0 at the start, as in the
       limit. With weight decay a network forgets its initial function, but not what was subtracted: leave it uncentred.
       False unless given.
+    - `convolution`: a `Convolution`, or None for fully connected layers. None unless given.
+    - `learning_rule`: how the gradients are computed that move the weights. With g^ℓ = φ'(h^ℓ) z^ℓ in place of
+      γ_0 N ∂f/∂h^ℓ, the readout always by its own gradient, and fixed weights drawn at the start:
+
+        - "backprop" (unless given): the gradient, z^L = w, z^ℓ = W^{ℓ⊤}g^{ℓ+1}/√N;
+        - "feedback_alignment": z^L = w̃, z^ℓ = B^{ℓ⊤}g^{ℓ+1}/√N with B^ℓ = ρ W^ℓ(0) + √(1−ρ²) W'^ℓ and
+          w̃ = ρ w(0) + √(1−ρ²) w';
+        - "direct_feedback_alignment": z^ℓ = w̃^ℓ, independent in every layer, the last one as above;
+        - "gated_linear": φ(h_μ) is m_μ h_μ with gates m_μ = 1 where V^ℓx_μ > 0 and 0 elsewhere, V^ℓ ~ N(0, 1) fixed;
+          the gradient is that of backprop. The activation is "linear".
+
+    - `feedback_overlap` (ρ): the overlap of fixed backward weights with the initial forward ones. 0 unless given.
+    - `skip`: residual branches, h^{ℓ+1} = h^ℓ + β (W^ℓ φ(h^ℓ)/√N + b^ℓ), with β the number given or, of a `ScaledSkip`,
+      β_0/√L. None unless given.
+    - `normalization`: "layer" sends (h − ⟨h⟩)/√(⟨(h − ⟨h⟩)²⟩ + 1e-5) through φ instead of h, with ⟨·⟩ the mean over the
+      layer's units. "none" unless given.
     """
 
     depth: int = field(whole(1))
@@ -36,3 +85,50 @@ class Wide(Network):
     richness: float = field(squared(above=0), default=1.0)
     bias: bool = field(boolean, default=False)
     centered: bool = field(boolean, default=False)
+    convolution: Convolution | None = field(optional(part(Convolution)), default=None)
+    learning_rule: str = field(choice("backprop", *FEEDBACK, "gated_linear"), default="backprop")
+    feedback_overlap: float = field(number(minimum=-1, maximum=1), default=0.0)
+    skip: float | ScaledSkip | None = field(skip, default=None)
+    normalization: str = field(choice("none", "layer"), default="none")
+
+    def validate(self) -> None:
+        rule = self.learning_rule
+        if self.feedback_overlap and rule not in FEEDBACK:
+            allowed = f"must be 0 with the learning rule {rule!r}, which has no fixed backward weights"
+            raise ProblemError("Wide.feedback_overlap", self.feedback_overlap, allowed)
+        if rule == "gated_linear" and not isinstance(self.activation, Linear):
+            allowed = "must be 'linear' with the learning rule 'gated_linear', which has gates instead"
+            raise ProblemError("Wide.activation", self.activation, allowed)
+        if rule in ("direct_feedback_alignment", "gated_linear"):
+            for name, default in (("convolution", None), ("skip", None), ("normalization", "none")):
+                if (value := getattr(self, name)) != default:
+                    allowed = f"must be {default!r} with the learning rule {rule!r}"
+                    raise ProblemError(f"Wide.{name}", value, allowed)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the layers are fully connected, without skips and norms, and trained by backprop."""
+        return (
+            self.convolution is None
+            and self.learning_rule == "backprop"
+            and self.skip is None
+            and self.normalization == "none"
+        )
+
+    @property
+    def branch(self) -> float | None:
+        """β: the scale of the residual branches; None without skip connections."""
+        if isinstance(self.skip, ScaledSkip):
+            return self.skip.beta0 / math.sqrt(self.depth)
+        return self.skip
+
+    def check(self, data: Supply) -> None:
+        if self.convolution is None or not isinstance(data, Points):
+            return
+        if data.gram is not None:
+            allowed = "must be inputs with a convolution, which needs their positions"
+            raise ProblemError("data.gram", data.gram, allowed)
+        columns, S = data.inputs.shape[1], self.convolution.positions
+        if columns % S:
+            allowed = f"must divide the {columns} columns of the inputs, which are positions × channels"
+            raise ProblemError("network.convolution.positions", S, allowed)

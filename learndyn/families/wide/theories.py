@@ -51,6 +51,7 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
         return solve.automatic(problem, record)
 
     def check(self, problem: Problem) -> None:
+        _check_options(problem)
         points, criterion = problem.data, problem.training.criterion
         y = points.targets
         if criterion == "logistic" and (points.outputs != 1 or (abs(y) != 1).any()):
@@ -64,3 +65,15 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
         ):
             allowed = "cross_entropy needs two outputs or more, and targets that are probabilities of the classes"
             raise ProblemError("data.targets", y.tolist(), allowed)
+
+
+def _check_options(problem: Problem) -> None:
+    """Refuse what networks with options beyond plain layers have no theory for."""
+    network, training = problem.network, problem.training
+    if network.plain:
+        return
+    words = "must be {} for networks with a convolution, learning rule, skip or norm"
+    if training.time is not None:
+        raise ProblemError("training.time", training.time, words.format("left out, and steps given,"))
+    if training.noise:
+        raise ProblemError("training.noise", training.noise, words.format("0"))

@@ -1,0 +1,23 @@
+"""Skip connections of residual networks."""
+
+from typing import Any
+
+from learndyn.problem.checks import optional, squared
+from learndyn.problem.kinds import part
+from learndyn.problem.part import Part, field
+
+
+class ScaledSkip(Part):
+    """Residual branches whose scale falls with the depth: β = β_0/√L.
+
+    - `beta0`: β_0, at least 0
+    """
+
+    beta0: float = field(squared(minimum=0))
+
+
+def skip(value: Any, name: str) -> float | ScaledSkip | None:
+    """None, a branch scale β, or a `ScaledSkip`."""
+    if value is None or isinstance(value, dict | Part):
+        return optional(part(ScaledSkip))(value, name)
+    return squared(minimum=0)(value, name)

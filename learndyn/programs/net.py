@@ -66,9 +66,17 @@ class Net:
         self.smallest = min(self.smallest, float(ratio))
         return Dim(name, float(ratio), site)
 
-    def normal(self, dim: Dim, *small: int, trained: bool = True) -> Value:
-        """A vector of independent standard normals, with small axes in front."""
+    def normal(
+        self, dim: Dim, *small: int, trained: bool = True, apart_from: Value | None = None
+    ) -> Value:
+        """A vector of independent standard normals, with small axes in front.
+
+        In the limit ⟨x y⟩ = 0 for a normal x and every vector y from before; samples obey this exactly for normal
+        vectors, for what matrices were asked, and for the vectors in `apart_from`.
+        """
         rng, count = self.backend.rng(self._number()), math.prod(small)
+        if apart_from is not None and not dim.site.grows:
+            dim.site.note(dim.site.unwrapped(apart_from.data))
         rows = self._site(dim).normals(count, rng)
         return self._vector(dim.site.wrapped(rows, small), dim, trained)
 

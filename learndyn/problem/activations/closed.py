@@ -1,5 +1,7 @@
 """The activations whose Gaussian averages are known in closed form."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,10 +16,10 @@ class Erf(Activation):
     """g(z) = erf(z/√2), g'(z) = √(2/π) exp(−z²/2)."""
 
     def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
-        return jax.scipy.special.erf(z / np.sqrt(2))
+        return jax.scipy.special.erf(z / math.sqrt(2))
 
     def derivative(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
-        return np.sqrt(2 / np.pi) * jnp.exp(-0.5 * z * z)
+        return math.sqrt(2 / math.pi) * jnp.exp(-0.5 * z * z)
 
     def to_dict(self) -> str:
         return self.kind

@@ -25,18 +25,14 @@ from jaxtyping import Array, Float
 
 from learndyn.core.divergence import diverged
 from learndyn.core.progressing import Diverged, Products, StepByStep
-from learndyn.families.wide.loss import Loss
-from learndyn.families.wide.network import Wide
+from learndyn.families.wide.network import FEEDBACK, NORM, Wide
 from learndyn.families.wide.observables import kernel_summaries, losses
 from learndyn.families.wide.problem_arrays import WideSetting
-from learndyn.numerics.gram import gram
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import PerStepRule
 
 Weights = dict[str, Any]
 """W: matrices by layer, b: biases by layer or empty, w: the readout, C × N, or C × S × N if it is flat."""
-NORM = 1e-5
-"""Added to the variance in a layer norm."""
 
 
 class Architecture(NamedTuple):
@@ -98,7 +94,7 @@ def _passed(
     net: Architecture, rule: str, theta: Weights, fixed: Weights, x: Array, shifts: list[Array]
 ) -> _Passed:
     """The forward pass, with `shifts` added to the preactivations h^ℓ, whose gradients are the fields g^ℓ."""
-    W, biases, backward = theta["W"], theta["b"], fixed["W"] if rule in FED_BACK else theta["W"]
+    W, biases, backward = theta["W"], theta["b"], fixed["W"] if rule in FEEDBACK else theta["W"]
     a, h, patches, features, direct = x, jnp.zeros(()), [], [], jnp.zeros(())
     for ell, matrix in enumerate(W):
         patches.append(
@@ -119,13 +115,10 @@ def _passed(
             a = lax.stop_gradient(a)
     w = theta["w"]
     f = _read_out(net, w, a)
-    if rule in FED_BACK:
+    if rule in FEEDBACK:
         f = _read_out(net, w, lax.stop_gradient(a))
         f = f + _read_out(net, fixed["w"], a - lax.stop_gradient(a))
     return _Passed(f + direct, patches, features)
-
-
-FED_BACK = ("feedback_alignment", "direct_feedback_alignment")
 
 
 def _normalised(h: Array) -> Array:
@@ -179,7 +172,7 @@ def measured(net: Architecture, theta: Weights, fixed: Weights, x: Array) -> _St
     """All that is measured at the points x."""
     passed, fields = _fields(net, net.rule, theta, fixed, x)
     true = fields
-    if net.rule in FED_BACK:
+    if net.rule in FEEDBACK:
         true = _fields(net, "backprop", theta, fixed, x)[1]
     pooled = [_pooled(net, a) for a in passed.features]
     C = fields[0].shape[1]
@@ -226,7 +219,7 @@ def draw(
         return rho * array + math.sqrt(1 - rho**2) * others.standard_normal(array.shape)
 
     fixed: Weights = {}
-    if rule in FED_BACK:
+    if rule in FEEDBACK:
         fixed = {"W": [correlated(matrix) for matrix in W], "w": correlated(w)}
     if rule == "direct_feedback_alignment":
         fixed["direct"] = [others.standard_normal(shape) for _ in W[1:]]
@@ -330,7 +323,7 @@ def memory(problem: Problem, setting: WideSetting, inputs: int, width: int, coun
     net, L = Architecture.of(problem.network), setting.depth
     p, C, S = setting.points, setting.outputs, net.positions
     matrices = width * net.kernel * (inputs // S + (L - 1) * width)
-    fixed = 2 if net.rule in FED_BACK else 1
+    fixed = 2 if net.rule in FEEDBACK else 1
     momentum = 2 if problem.training.momentum else 1
     vectors = p * width * L * (8 * S * (net.kernel + C) + count * (S * net.flat + 1 + C))
     kernels = 2 * L * (count * p) ** 2 * (1 + C * C) + 3 * (p * S * C) ** 2

@@ -10,63 +10,175 @@ columns of F fall in size, because the first normals of a dimension are the most
 
 The readout w is drawn when the features φ(h^L) of all points are known, and apart from them, so that the limit starts
 from f = 0 exactly.
+
+With a convolution, vectors have positions behind the points, K is that of patches, Σ_q x_{μ,a+q}·x_{α,b+q}/(kD), and
+h^{ℓ+1}_a = Σ_q W^ℓ_q φ(h^ℓ_{a+q})/√k + b^ℓ. A learning rule other than backprop changes the gradient of f and not its
+value: W fixed(x) + B (x − fixed(x)) goes forward through W and back through B.
 """
 
+import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from learndyn.families.wide.network import FEEDBACK, NORM, Wide
 from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.problem import Problem
-from learndyn.programs import Net, einsum, mean
+from learndyn.programs import Net, concatenate, einsum, fixed, mean
 from learndyn.programs.activations import activated
+from learndyn.programs.dims import Dim
 from learndyn.programs.values import Value
 
 
 class ProgramFields(NamedTuple):
-    """Fields of a network on its points: h^ℓ and φ(h^ℓ), ℓ = 1 … L (points), and the outputs f (points × outputs)."""
+    """Fields of a network on its points: h^ℓ and φ(h^ℓ), ℓ = 1 … L, and the outputs f (points × outputs).
+
+    The small axes of h and φ are points, and positions behind them if there is a convolution.
+    """
 
     h: list[Value]
     phi: list[Value]
     f: Value
 
 
+class Link:
+    """The weights between two layers, a matrix for each offset, and the fixed ones of feedback alignment."""
+
+    def __init__(self, net: Net, network: Wide, below: Dim, above: Dim, ell: int):
+        self.kernel = network.convolution.kernel if network.convolution else 1
+        offsets = [f" {q}" for q in range(self.kernel)] if self.kernel > 1 else [""]
+        self.matrices = [net.matrix(above, below, name=f"W{ell}{q}") for q in offsets]
+        self.bias = net.normal(above) if network.bias else None
+        self.backward: list[Callable[[Value], Value]] = []
+        if network.learning_rule == "feedback_alignment":
+            rho, rest = _shares(network)
+            others = [net.matrix(above, below, trained=False, name=f"B{ell}{q}") for q in offsets]
+            pairs = zip([W.frozen() for W in self.matrices], others, strict=True)
+            self.backward = [
+                lambda x, W=W, B=B: rho * (W @ x) + rest * (B @ x) for W, B in pairs
+            ]
+
+    def __call__(self, x: Value, backprop: bool) -> Value:
+        """Σ_q W_q x_{a+q}/√k + b; its gradient goes back through W, or through the fixed weights."""
+        parts = []
+        for q, W in enumerate(self.matrices):
+            through = W @ x
+            if self.backward and not backprop:
+                through = W @ fixed(x) + self.backward[q](x - fixed(x))
+            # Position a sees position a + q.
+            parts.append(concatenate([through[:, q:], through[:, :q]], 1) if q else through)
+        h = sum(parts[1:], parts[0]) / math.sqrt(self.kernel)
+        return h if self.bias is None else h + self.bias
+
+
 class ForwardPass:
     """The weights of a wide network, and its fields on points of its problem."""
 
     def __init__(self, net: Net, problem: Problem):
-        network, self.net = problem.network, net
-        self.activation, self.gamma = network.activation, float(network.richness)
+        self.network, self.net = problem.network, net
+        network, C = self.network, problem.data.outputs
+        self.gamma, self.rule = float(network.richness), network.learning_rule
         self.inputs = input_root(problem)
-        self.dims = [net.dim(f"layer {ell}") for ell in range(1, network.depth + 1)]
-        self.V = net.normal(self.dims[0], self.inputs.shape[1])
-        self.matrices = [
-            net.matrix(above, below, name=f"W{ell}")
+        if network.skip is None:
+            self.dims = [net.dim(f"layer {ell}") for ell in range(1, network.depth + 1)]
+        else:  # layers that are added to each other have the same units
+            self.dims = [net.dim("layers")] * network.depth
+        self.V = net.normal(self.dims[0], self.inputs.shape[-1])
+        self.links = [
+            Link(net, network, below, above, ell)
             for ell, (below, above) in enumerate(pairwise(self.dims), 1)
         ]
-        self.biases = [net.normal(dim) for dim in self.dims[1:]] if network.bias else []
-        _, features = self.hidden(slice(None))
-        self.w = net.normal(self.dims[-1], problem.data.outputs, apart_from=features[-1])
+        self.gates = self._gates(problem) if self.rule == "gated_linear" else []
+        _, features = self.hidden(slice(None), True)
+        S = [network.convolution.positions] if self._flat else []
+        self.w = net.normal(self.dims[-1], C, *S, apart_from=features[-1])
+        if self.rule in FEEDBACK:
+            rho, rest = _shares(network)
+            w = rho * fixed(self.w) + rest * net.normal(self.dims[-1], C, *S, trained=False)
+            self.w_back = w
+        if self.rule == "direct_feedback_alignment":
+            self.direct = [net.normal(dim, C, trained=False) for dim in self.dims[:-1]]
 
-    def hidden(self, points: slice) -> tuple[list[Value], list[Value]]:
+    @property
+    def _flat(self) -> bool:
+        convolution = self.network.convolution
+        return convolution is not None and convolution.readout == "flat"
+
+    def _gates(self, problem: Problem) -> list[Value]:
+        """m_μ = 1 where a normal vector with the covariance of the inputs is positive, for every layer."""
+        F = covariance_root(problem.data.kernel(), rank=True)
+        normals = [self.net.normal(dim, F.shape[1], trained=False) for dim in self.dims]
+        return [einsum("pk,k->p", F, normal) > 0 for normal in normals]
+
+    def hidden(self, points: slice, backprop: bool) -> tuple[list[Value], list[Value]]:
         """h and φ(h) of all layers."""
-        h = einsum("pk,k->p", self.inputs[points], self.V)
-        preactivations, features = [h], [activated(self.activation, h)]
-        for ell, W in enumerate(self.matrices):
-            h = W @ features[-1]
-            if self.biases:
-                h = h + self.biases[ell]
+        F, branch = self.inputs[points], self.network.branch
+        h = einsum("pk,k->p" if F.ndim == 2 else "pak,k->pa", F, self.V)
+        preactivations, features = [h], [self._features(0, h, points)]
+        direct = self.rule == "direct_feedback_alignment" and not backprop
+        for ell, link in enumerate(self.links, 1):
+            drive = link(fixed(features[-1]) if direct else features[-1], backprop)
+            h = drive if branch is None else h + branch * drive
             preactivations.append(h)
-            features.append(activated(self.activation, h))
+            features.append(self._features(ell, h, points))
         return preactivations, features
 
-    def __call__(self, points: slice) -> ProgramFields:
-        """The fields of some of the points, which are numbered with the trained ones first."""
-        h, phi = self.hidden(points)
-        return ProgramFields(h, phi, mean(phi[-1][:, None] * self.w) / self.gamma)
+    def _features(self, layer: int, h: Value, points: slice) -> Value:
+        """φ(h), of normalised h with a layer norm, or h times its gates."""
+        if self.gates:
+            return h * self.gates[layer][points]
+        if self.network.normalization == "layer":
+            centred = h - mean(h)
+            h = centred / np.sqrt(mean(centred**2) + NORM)
+        return activated(self.network.activation, h)
+
+    def _read_out(self, phi: Value, w: Value) -> Value:
+        """⟨w φ⟩/γ_0, with positions averaged over or with weights of their own."""
+        if self._flat:
+            S = self.network.convolution.positions
+            return mean(phi[:, None] * w).sum(2) / (math.sqrt(S) * self.gamma)
+        if phi.ndim == 2:
+            phi = phi.sum(1) / phi.shape[1]
+        return mean(phi[:, None] * w) / self.gamma
+
+    def __call__(self, points: slice, backprop: bool = False) -> ProgramFields:
+        """The fields of some of the points, which are numbered with the trained ones first.
+
+        The gradient of f is that of the learning rule, or the true one with `backprop`.
+        """
+        h, phi = self.hidden(points, backprop)
+        if self.rule not in FEEDBACK or backprop:
+            return ProgramFields(h, phi, self._read_out(phi[-1], self.w))
+        f = self._read_out(fixed(phi[-1]), self.w)
+        pairs = [(phi[-1], self.w_back)]
+        if self.rule == "direct_feedback_alignment":
+            pairs += zip(phi, self.direct, strict=False)
+        for features, w in pairs:
+            f = f + self._read_out(features - fixed(features), w)
+        return ProgramFields(h, phi, f)
+
+
+def _shares(network: Wide) -> tuple[float, float]:
+    """ρ and √(1 − ρ²)."""
+    return network.feedback_overlap, math.sqrt(1 - network.feedback_overlap**2)
 
 
 def input_root(problem: Problem) -> np.ndarray:
-    """F (points × rank), the largest column first."""
-    return covariance_root(problem.data.kernel() + float(problem.network.bias), rank=True)[:, ::-1]
+    """F (points × rank, or points × positions × rank), the largest column first."""
+    network, data = problem.network, problem.data
+    if network.convolution is None:
+        return covariance_root(data.kernel() + float(network.bias), rank=True)[:, ::-1]
+    patches = patches_of(data.all_inputs(), network)
+    rows = patches.reshape(-1, patches.shape[-1])
+    kernel = rows @ rows.T / rows.shape[1] + float(network.bias)
+    F = covariance_root(kernel, rank=True)[:, ::-1]
+    return F.reshape(*patches.shape[:2], -1)
+
+
+def patches_of(inputs: np.ndarray, network: Wide) -> np.ndarray:
+    """The inputs that every position sees, side by side: points × positions × kernel·channels."""
+    x = inputs.reshape(len(inputs), network.convolution.positions, -1)
+    shifted = [np.roll(x, -q, axis=1) for q in range(network.convolution.kernel)]
+    return np.concatenate(shifted, axis=-1)

@@ -12,6 +12,8 @@ from learndyn.problem.points import Points
 from learndyn.problem.skips import ScaledSkip, skip
 from learndyn.problem.supplies import Supply
 
+NORM = 1e-5
+"""Added to the variance in a layer norm."""
 FEEDBACK = ("feedback_alignment", "direct_feedback_alignment")
 """The learning rules whose gradients go back through fixed weights."""
 

@@ -17,7 +17,6 @@ value: W fixed(x) + B (x − fixed(x)) goes forward through W and back through B
 """
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -51,26 +50,31 @@ class Link:
         offsets = [f" {q}" for q in range(self.kernel)] if self.kernel > 1 else [""]
         self.matrices = [net.matrix(above, below, name=f"W{ell}{q}") for q in offsets]
         self.bias = net.normal(above) if network.bias else None
-        self.backward: list[Callable[[Value], Value]] = []
+        self.overlap, self.fixed = network.feedback_overlap, []
         if network.learning_rule == "feedback_alignment":
-            rho, rest = _shares(network)
-            others = [net.matrix(above, below, trained=False, name=f"B{ell}{q}") for q in offsets]
-            pairs = zip([W.frozen() for W in self.matrices], others, strict=True)
-            self.backward = [
-                lambda x, W=W, B=B: rho * (W @ x) + rest * (B @ x) for W, B in pairs
+            self.fixed = [
+                (W.frozen(), net.matrix(above, below, trained=False, name=f"B{ell}{q}"))
+                for W, q in zip(self.matrices, offsets, strict=True)
             ]
 
     def __call__(self, x: Value, backprop: bool) -> Value:
         """Σ_q W_q x_{a+q}/√k + b; its gradient goes back through W, or through the fixed weights."""
         parts = []
         for q, W in enumerate(self.matrices):
-            through = W @ x
-            if self.backward and not backprop:
-                through = W @ fixed(x) + self.backward[q](x - fixed(x))
+            if self.fixed and not backprop:
+                start, other = (B @ (x - fixed(x)) for B in self.fixed[q])
+                through = W @ fixed(x) + correlated(start, other, self.overlap)
+            else:
+                through = W @ x
             # Position a sees position a + q.
             parts.append(concatenate([through[:, q:], through[:, :q]], 1) if q else through)
         h = sum(parts[1:], parts[0]) / math.sqrt(self.kernel)
         return h if self.bias is None else h + self.bias
+
+
+def correlated(start: Value, other: Value, overlap: float) -> Value:
+    """ρ start + √(1 − ρ²) other."""
+    return overlap * start + math.sqrt(1 - overlap**2) * other
 
 
 class ForwardPass:
@@ -95,9 +99,8 @@ class ForwardPass:
         S = [network.convolution.positions] if self._flat else []
         self.w = net.normal(self.dims[-1], C, *S, apart_from=features[-1])
         if self.rule in FEEDBACK:
-            rho, rest = _shares(network)
-            w = rho * fixed(self.w) + rest * net.normal(self.dims[-1], C, *S, trained=False)
-            self.w_back = w
+            other = net.normal(self.dims[-1], C, *S, trained=False)
+            self.fixed_w = correlated(fixed(self.w), other, network.feedback_overlap)
         if self.rule == "direct_feedback_alignment":
             self.direct = [net.normal(dim, C, trained=False) for dim in self.dims[:-1]]
 
@@ -152,17 +155,12 @@ class ForwardPass:
         if self.rule not in FEEDBACK or backprop:
             return ProgramFields(h, phi, self._read_out(phi[-1], self.w))
         f = self._read_out(fixed(phi[-1]), self.w)
-        pairs = [(phi[-1], self.w_back)]
+        pairs = [(phi[-1], self.fixed_w)]
         if self.rule == "direct_feedback_alignment":
             pairs += zip(phi, self.direct, strict=False)
         for features, w in pairs:
             f = f + self._read_out(features - fixed(features), w)
         return ProgramFields(h, phi, f)
-
-
-def _shares(network: Wide) -> tuple[float, float]:
-    """ρ and √(1 − ρ²)."""
-    return network.feedback_overlap, math.sqrt(1 - network.feedback_overlap**2)
 
 
 def input_root(problem: Problem) -> np.ndarray:

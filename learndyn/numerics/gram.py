@@ -6,17 +6,19 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from learndyn.numerics.products import sums
+
 
 def gram(
     vectors: np.ndarray, *, mean: bool = False, weights: Float[np.ndarray, " x"] | None = None
 ) -> np.ndarray:
     """G_ab = Σ_x v_ax v_bx over the last axis, for all pairs of vectors: the other axes twice, (a …, b …).
 
-    With `mean` it is the mean over x; with `weights` the sum of w_x v_ax v_bx.
+    With `mean` it is the mean over x; with `weights` the sum of w_x v_ax v_bx. Sums are in double precision.
     """
     *axes, length = vectors.shape
     rows = vectors.reshape(math.prod(axes), length)
-    products = rows @ rows.T if weights is None else (rows * weights) @ rows.T
+    products = sums(rows if weights is None else rows * weights, rows)
     if mean:
         products /= length
     return products.reshape((*axes, *axes))

@@ -10,10 +10,10 @@ rests that are short for certain are not formed.
 
 import numpy as np
 
+from learndyn.numerics.products import combined, squares, sums
 from learndyn.programs import orthonormal
 from learndyn.programs.affine import padded
 from learndyn.programs.dims import NotFinite
-from learndyn.programs.products import combined, squares, sums
 
 SEEN = {np.float64: 1e-6, np.float32: 1e-3}
 """Lengths, as parts of a vector, that can be told from a difference of squares."""

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from learndyn.numerics.products import combined, sums
 from learndyn.programs.affine import aligned, padded
 from learndyn.programs.directions import Directions
-from learndyn.programs.products import combined, sums
 from learndyn.programs.sites import Site
 
 

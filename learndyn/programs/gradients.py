@@ -12,9 +12,13 @@ from learndyn.programs.values import Value
 
 
 def adjoints(loss: Value, targets: list[Any]) -> list[Any]:
-    """x̄ = n ∂L/∂x of vectors, s̄ = ∂L/∂s of scalars, W̄ = ρ ∂L/∂W of matrices; None where the loss does not depend."""
+    """x̄ = n ∂L/∂x of vectors, s̄ = ∂L/∂s of scalars, W̄ = ρ ∂L/∂W of matrices; None where the loss does not depend.
+
+    The targets are parameters, or anything on the way from them to the loss.
+    """
     if not isinstance(loss, Value) or loss.dim is not None or loss.shape:
         raise refuse("the loss must be a single number, such as mean(x) or a sum of means")
+    wanted = {target.number for target in targets if not isinstance(target, Matrix)}
     values = {loss.number: loss}
     sums: dict[int, Any] = {loss.number: np.ones(())}
     matrices: dict[int, Any] = {}
@@ -25,7 +29,7 @@ def adjoints(loss: Value, targets: list[Any]) -> list[Any]:
         value = values[number]
         if value.pull is None:
             continue
-        adjoint = sums.pop(number)
+        adjoint = sums[number] if number in wanted else sums.pop(number)
         try:
             for target, part in value.pull(adjoint):
                 if isinstance(target, Matrix):

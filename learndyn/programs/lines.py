@@ -9,6 +9,7 @@ from typing import NamedTuple
 _LEARNDYN = Path(__file__).parents[1]
 PACKAGE = (
     str(_LEARNDYN / "programs") + os.sep,
+    str(_LEARNDYN / "sampling") + os.sep,
     str(_LEARNDYN / "families" / "program" / "loop.py"),
 )
 """Files whose lines are not the user's."""

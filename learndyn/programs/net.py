@@ -25,6 +25,7 @@ class Net:
     `state` is the number of the present state of training, None outside the loop; `last` tells that it is the last one,
     after which optimisers change nothing. `smallest` is the smallest ratio of a dimension. `keep` are the states
     that the caller wants, None for all; with `keep_weights` the weights of the present state can be asked for.
+    `shown` are arrays that the program leaves for the caller in the present state, such as samples of its vectors.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Net:
         self.state: int | None = None
         self.last = False
         self.records: list[dict[str, np.ndarray]] = []
+        self.shown: dict[str, Any] = {}
         self.ranks: dict[str, tuple[int, int]] = {}
         self.dropped = self.orthonormality = self.fullness = 0.0
         self.bytes = 0
@@ -188,6 +190,7 @@ class Net:
         for state in range(steps + 1):
             self.state, self.last = state, state == steps
             self.records.append({})
+            self.shown = {}
             self._open = steps
             yield state
             self.end_state()

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learndyn.programs.products import squares
+from learndyn.numerics.products import squares
 
 LEFT = 0.7
 """The length that a true direction keeps, at least, when it is projected again."""

@@ -18,9 +18,9 @@ import numpy as np
 
 from learndyn.errors import NotLinearProgram, TooFewSamples
 from learndyn.numerics.normals import GROUP, QuasiNormals
+from learndyn.numerics.products import combined, sums
 from learndyn.programs import orthonormal
 from learndyn.programs.affine import Affine
-from learndyn.programs.products import combined, sums
 
 ROWS_PER_SAMPLE = 1.5
 """Samples needed for each direction of a dimension."""

@@ -174,7 +174,7 @@ class Value(Operators):
         shape = self.shape
 
         def back(adjoint: np.ndarray) -> np.ndarray:
-            whole = np.zeros((*shape, adjoint.shape[-1]))
+            whole = np.zeros((*shape, adjoint.shape[-1]), adjoint.dtype)
             if simple:
                 whole[index] = adjoint
             else:

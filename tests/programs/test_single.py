@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from learndyn.programs import Lazy, Limit, run
-from learndyn.programs.products import sums
+from learndyn.numerics.products import sums
 from tests.programs.cases import CASES
 
 

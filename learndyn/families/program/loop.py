@@ -21,10 +21,10 @@ from learndyn.problem.part import content_hash
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import rates
-from learndyn.programs import SGD, Dense, Net, run, softplus
+from learndyn.programs import SGD, Dense, Net, run
 from learndyn.programs.values import Value
-
-Loop = Callable[[Net], None]
+from learndyn.sampling.losses import loss_on_points
+from learndyn.sampling.trainee import Loop
 
 PROBED_SIZE = 64
 """Size of the network whose first state tells what a program records."""
@@ -145,7 +145,7 @@ def descent_on_points(net: Net, problem: Problem) -> None:
         training.weight_decay / richness**2,
         training.noise / richness**2,
     )
-    loss = _loss(training.criterion, training.loss)
+    loss = loss_on_points(training.criterion, training.loss)
     targets, test_targets = _columns(points.targets), _columns(points.test_targets)
 
     def f(inputs: np.ndarray) -> Value:
@@ -202,23 +202,3 @@ def _outputs_of_points(f: Any, count: int, outputs: int) -> Value:
 
 def _columns(targets: np.ndarray | None) -> np.ndarray | None:
     return None if targets is None else np.asarray(targets).reshape(len(targets), -1)
-
-
-def _loss(criterion: str, over_points: str) -> Callable[[Value, Any], Value]:
-    """The loss of outputs (points × outputs), given targets."""
-
-    def each(f: Value, y: np.ndarray) -> Value:
-        if criterion == "squared":
-            return (f - y) ** 2 / 2
-        if criterion == "logistic":
-            return softplus(-y * f)
-        # The largest output is taken off before the exponential, which changes no difference of outputs.
-        z = f - f.data.max(axis=1, keepdims=True)
-        normalisation = np.log(np.exp(z).sum(1))
-        return y * (normalisation[:, None] - z)
-
-    def loss(f: Value, y: np.ndarray) -> Value:
-        total = each(f, y).sum()
-        return total / len(y) if over_points == "mean" else total
-
-    return loss

@@ -1,29 +1,18 @@
 """The methods for programs: samples of the limit, to a number or to a tolerance, and coordinates of linear programs."""
 
-import math
-from typing import Any
-
-import numpy as np
-
-from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves
-from learndyn.core.method import Method, Way
+from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
-from learndyn.core.threads import in_threads
-from learndyn.errors import TooFewSamples
-from learndyn.families.program.finite import ProgramTrainee
-from learndyn.families.program.sampling import FULLEST, SEEDS, Sampling, Setting, sampled
-from learndyn.families.program.tolerance import sampled_to_tolerance
-from learndyn.problem.checks import boolean, choice, number, optional, whole
+from learndyn.families.program.loop import loop_of, table_of
+from learndyn.problem.checks import boolean, number, optional
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.programs import Coordinates, Limit
-
-PILOT_SAMPLES = 1024
-"""Samples of a batch of the pilot."""
-USUAL_SAMPLES = 2048
-"""Samples of a batch unless given; more if a dimension has many directions."""
+from learndyn.programs.backends import Backend
+from learndyn.sampling.batches import Sampling, Setting
+from learndyn.sampling.method import SampledMethod
+from learndyn.sampling.trainee import ProgramTrainee
 
 
 class ExactLimit(Method):
@@ -38,7 +27,7 @@ class ExactLimit(Method):
     drop: float = field(number(minimum=0, below=0.1), default=1e-12)
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
-        setting = Setting.of(problem, record, seed)
+        setting = setting_of(problem, record, seed, Limit())
         curves, run = setting.carried_out(Coordinates(drop=self.drop), report)
         return curves.told(
             ranks={name: list(ranks) for name, ranks in run.ranks.items()},
@@ -47,11 +36,11 @@ class ExactLimit(Method):
         )
 
     def start(self, problem: Problem, seed: int = 0) -> Progressing:
-        setting = Setting.of(problem, Record.of(problem.training), seed)
-        return setting.trainee(Coordinates(drop=self.drop))
+        setting = setting_of(problem, Record.of(problem.training), seed, Limit())
+        return setting.begin(Coordinates(drop=self.drop), None)
 
 
-class SampledLimit(Method):
+class SampledLimit(SampledMethod):
     """The limit of any program, by independent batches of samples of every dimension's site.
 
     The mean of the batches is the result, and their spread gives its standard error. Batches are also run on the halves
@@ -63,109 +52,38 @@ class SampledLimit(Method):
     - `samples`: samples of a batch, a power of two. Not given: 2048, or five for each direction of the fullest
       dimension; with a tolerance, as many as it takes.
     - `batches`: independent batches, at least two; with a tolerance, at first. 8 unless given.
+    - `precision`: of vectors, "single" or "double"; averages and small arrays are always double. "single" unless given.
     - `extrapolate`: whether the bias is removed. Not given: where it is seen. False saves the halves, half of the time.
     - `drop`: a matrix leaves out what is shorter than this part of a vector. 1e-3 unless given.
-    - `precision`: of vectors, "single" or "double"; averages and small arrays are always double. "single" unless given.
     """
 
-    tolerance: float | None = field(optional(number(above=0)), default=None)
-    samples: int | None = field(optional(power_of_two), default=None)
-    batches: int = field(whole(2), default=8)
     extrapolate: bool | None = field(optional(boolean), default=None)
     drop: float = field(number(minimum=0, below=0.1), default=1e-3)
-    precision: str = field(choice("single", "double"), default="single")
 
-    def way(self, problem: Problem) -> Way:
-        """One problem at a time, because batches run on all cores."""
-        return "alone"
+    def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
+        single = self.precision == "single"
+        return setting_of(problem, record, seed, Limit(drop=self.drop, single=single))
 
-    def backend(self, samples: int) -> Limit:
-        """Samples for one batch."""
-        return Limit(samples, drop=self.drop, single=self.precision == "single")
+    @property
+    def judges_bias(self) -> bool:
+        return self.extrapolate is not False
 
-    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
-        setting = Setting.of(problem, record, seed)
-        if self.tolerance is not None:
-            return sampled_to_tolerance(self, setting, self.tolerance, report)
-        samples = self.samples or self._enough_samples(setting)
-        sampling = self._sampled(
-            setting, samples, self.batches, self.extrapolate is not False, report
-        )
-        return sampling.curves(self.extrapolates(sampling))
-
-    def start(self, problem: Problem, seed: int = 0) -> Progressing:
-        setting = Setting.of(problem, Record.of(problem.training), seed)
-        like = self.backend(self.samples or self._enough_samples(setting))
-        backends = [like.reseeded(seed * SEEDS + batch) for batch in range(self.batches)]
-        return SampledRun(like.samples, [setting.trainee(backend) for backend in backends])
+    @property
+    def needs_halves(self) -> bool:
+        return bool(self.extrapolate)
 
     def extrapolates(self, sampling: Sampling) -> bool:
-        """Whether the bias is removed from these batches."""
         if not sampling.batches[0].halves:
             return False
         return bool(self.extrapolate) or sampling.bias_is_seen()
 
-    def pilot(self, setting: Setting, count: int, halves: bool, report: Report) -> Sampling:
-        """Batches of few samples; more samples if those are too few."""
-        samples = self.samples or PILOT_SAMPLES
-        while True:
-            try:
-                return self._sampled(setting, samples, count, halves, report)
-            except TooFewSamples as error:
-                if self.samples is not None:
-                    raise
-                samples = max(2 * samples, error.needed)
 
-    def _sampled(
-        self, setting: Setting, samples: int, count: int, halves: bool, report: Report
-    ) -> Sampling:
-        """The first batches; without halves if the user's samples are enough, but half of them are not."""
-        like, numbers = self.backend(samples), range(count)
-        try:
-            return sampled(setting, like, numbers, halves, report)
-        except TooFewSamples:
-            if not halves or self.extrapolate or self.samples is None:
-                raise
-        return sampled(setting, like, numbers, False, report)
+def setting_of(problem: Problem, record: Record, seed: int, like: Limit) -> Setting:
+    """What is run for a problem."""
+    loop, table = loop_of(problem), table_of(problem)
+    names = [quantity.name for quantity in table]
 
-    def _enough_samples(self, setting: Setting) -> int:
-        """A number of samples of which the directions fill no more than a fifth."""
-        directions = self.pilot(setting, 1, False, lambda done: None).directions
-        return max(USUAL_SAMPLES, 2 ** math.ceil(math.log2(max(directions / FULLEST, 1.0))))
+    def begin(backend: Backend, record: Record | None) -> ProgramTrainee:
+        return ProgramTrainee(loop, backend, names, record)
 
-
-class SampledRun(Progressing):
-    """The limit of a program, all batches side by side: the observables are their means."""
-
-    now: int = 0
-
-    def __init__(self, samples: int, batches: list[ProgramTrainee]):
-        self._samples, self._batches = samples, batches
-
-    def advance(self, states: Any, report: Report) -> int:
-        runs = dict(enumerate(self._batches))
-
-        def advanced(number: int, _: Report) -> int:
-            return runs[number].advance(states, lambda state: None)
-
-        count = min(dict(in_threads(advanced, runs)).values())
-        if count:
-            self.now = int(states[count - 1])
-        return count
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        each = [batch.arrays() for batch in self._batches]
-        count = min(len(array) for arrays in each for array in arrays.values())
-        return {
-            name: np.mean([arrays[name][:count] for arrays in each], axis=0) for name in each[0]
-        }
-
-    def observe(self) -> dict[str, np.ndarray]:
-        each = [batch.observe() for batch in self._batches]
-        return {name: np.mean([arrays[name] for arrays in each], axis=0) for name in each[0]}
-
-    def after(self) -> int:
-        return self.now + 1
-
-    def evidence(self) -> dict[str, Any]:
-        return {"samples": self._samples, "batches": len(self._batches)}
+    return Setting(like, begin, table, record, seed)

@@ -26,9 +26,9 @@ from learndyn.families.wide.network import FEEDBACK, NORM, Wide
 from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.problem import Problem
 from learndyn.programs import Net, concatenate, einsum, fixed, mean
-from learndyn.programs.activations import activated
 from learndyn.programs.dims import Dim
 from learndyn.programs.values import Value
+from learndyn.sampling.activations import activated
 
 
 class ProgramFields(NamedTuple):
@@ -141,10 +141,10 @@ class ForwardPass:
         """⟨w φ⟩/γ_0, with positions averaged over or with weights of their own."""
         if self._flat:
             S = self.network.convolution.positions
-            return mean(phi[:, None] * w).sum(2) / (math.sqrt(S) * self.gamma)
+            return mean(phi.reshape(len(phi), 1, S) * w).sum(2) / (math.sqrt(S) * self.gamma)
         if phi.ndim == 2:
             phi = phi.sum(1) / phi.shape[1]
-        return mean(phi[:, None] * w) / self.gamma
+        return mean(phi.reshape(len(phi), 1) * w) / self.gamma
 
     def __call__(self, points: slice, backprop: bool = False) -> ProgramFields:
         """The fields of some of the points, which are numbered with the trained ones first.

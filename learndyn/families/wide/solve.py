@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,7 @@ from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import NoTheory, ProblemError
+from learndyn.families.wide.descent import WideProgram, descent
 from learndyn.families.wide.equations.alternating import alternate
 from learndyn.families.wide.equations.approximations import (
     GRIDS,
@@ -44,13 +46,19 @@ from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import quasi_random_rule
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.problem.activations import Relu
-from learndyn.problem.checks import choice, number, whole
+from learndyn.problem.checks import choice, number, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import rates
+from learndyn.programs import Limit
+from learndyn.programs.backends import Backend
+from learndyn.sampling.batches import Setting
+from learndyn.sampling.method import SampledMethod
 
 ROWS_WORK = 3e9
 """Up to this value of L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
+SMOOTH_DROP, RELU_DROP = 3e-3, 3e-2
+"""Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
 STEIN_SHARE = 0.25
@@ -423,13 +431,58 @@ class WithResponses(OfLayers, abstract=True):
         return full.told(accuracy=full.restricted(judged).differences(half))
 
 
-class SampledLayers(WithResponses):
-    """Networks of any depth: the processes of all layers, sampled, in one causal sweep."""
+class SampledLayers(SampledMethod):
+    """Networks of any depth: the neurons of all layers, sampled, with weights revealed as far as they are asked.
 
-    def sampled(
-        self, setting: WideSetting, seed: np.random.SeedSequence, report: Report, stein: bool
-    ) -> SampledSweep:
-        return sweep(setting, self.samples, seed, report, stein, False, self.precision)
+    The mean over independent batches is the result, and their spread gives its standard error. With a `tolerance`, a
+    pilot finds out how many samples that takes, and more are run until the error is so small.
+
+    - `tolerance`: the largest standard error of an observable, times its largest value if that is above 1. Not given:
+      a number of samples is run.
+    - `samples`: neurons of each layer in a batch, a power of two. Not given: 2048, or five for each direction that the
+      weights of a layer are asked; with a tolerance, as many as it takes.
+    - `batches`: independent batches, at least two; with a tolerance, at first. 8 unless given.
+    - `precision`: of vectors, "single" or "double"; averages and small arrays are always double. "single" unless given.
+    - `drop`: a weight matrix leaves out what is shorter than this part of a vector. Not given: 3e-3, and 3e-2 for a
+      relu.
+    """
+
+    drop: float | None = field(optional(number(minimum=0, below=0.1)), default=None)
+
+    def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
+        setting = wide_setting(problem, 1)
+        relu = isinstance(problem.network.activation, Relu)
+        drop = (RELU_DROP if relu else SMOOTH_DROP) if self.drop is None else self.drop
+
+        def begin(backend: Backend, record: Record | None) -> WideProgram:
+            loop = functools.partial(descent, problem=problem, setting=setting)
+            return WideProgram(loop, backend, record, problem, setting)
+
+        return Setting(
+            Limit(drop=drop, single=self.precision == "single"),
+            begin,
+            TABLE,
+            record,
+            seed,
+            labels=layers_of(setting),
+            combined=lambda batches: with_unbiased_losses(problem, setting, batches),
+            aside=("preactivation",),
+            doubtful=("movement",),
+        )
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        return super().solve(problem, record, seed, report).told(solver="sampled layers")
+
+
+def with_unbiased_losses(
+    problem: Problem, setting: WideSetting, batches: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The batches with pseudo-values of losses: the loss of a batch is too high by half the variance of its outputs."""
+    f = np.concatenate(
+        [batches[name] for name in ("prediction", "test_prediction") if name in batches], axis=2
+    )
+    test_targets = problem.data.test_targets
+    return batches | pseudovalues(lambda mean: losses(setting.loss, mean, test_targets), f)
 
 
 def _check_stein(method: InBatches, setting: WideSetting) -> None:

@@ -5,8 +5,8 @@ import pytest
 
 import learndyn as ld
 from learndyn.core.record import Record
-from learndyn.families.program.sampling import Setting, sampled
 from learndyn.programs import mean
+from learndyn.sampling.batches import sampled
 from tests.families.program.loops import perceptron
 from tests.optional import not_none
 
@@ -83,9 +83,9 @@ def fluctuating(net, steps=1):
 
 def test_a_bias_is_seen_and_extrapolated_away():
     problem = ld.Problem(ld.Program(fluctuating))
-    setting = Setting.of(problem, Record.of(problem.training), 0)
+    setting = ld.SampledLimit().setting(problem, Record.of(problem.training), 0)
     samples = 256
-    few = sampled(setting, ld.SampledLimit().backend(samples), range(64), True, lambda done: None)
+    few = sampled(setting, samples, range(64), True, lambda done: None)
     assert few.bias_is_seen()
     expected = 1 / (12 * samples)
     bias, error = few.bias()["square"]
@@ -100,8 +100,8 @@ def test_a_bias_is_seen_and_extrapolated_away():
 
 
 def test_no_bias_is_seen_where_there_is_none():
-    setting = Setting.of(PROBLEM, Record.of(PROBLEM.training), 0)
-    many = sampled(setting, ld.SampledLimit().backend(2048), range(8), True, lambda done: None)
+    setting = ld.SampledLimit().setting(PROBLEM, Record.of(PROBLEM.training), 0)
+    many = sampled(setting, 2048, range(8), True, lambda done: None)
     assert not many.bias_is_seen()
     assert set(many.bias()) == {"train_loss", "overlaps"}
 

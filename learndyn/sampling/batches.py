@@ -6,23 +6,21 @@ samples, so that H = ½(F_1 + F_2) estimates F + 2c/S: H − F(S) is the bias of
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from learndyn.core.curves import Curves, Table, averaged
+from learndyn.core.curves import Curves, Table, averaged, of_batches
 from learndyn.core.progressing import Report, of_states
 from learndyn.core.record import Record
 from learndyn.core.threads import in_threads
 from learndyn.errors import Interrupted, ProgramError
-from learndyn.families.program.finite import ProgramTrainee
-from learndyn.families.program.loop import Loop, loop_of, table_of
 from learndyn.numerics.max_t import max_t_test
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.problem.problem import Problem
-from learndyn.programs import Limit, ProgramRun
-from learndyn.programs.backends import Backend
+from learndyn.programs.backends import Backend, Limit
+from learndyn.programs.run import ProgramRun
+from learndyn.sampling.trainee import ProgramTrainee
 
 SEEN = 0.01
 """A bias counts as seen if batches without one would show as much with this chance."""
@@ -32,33 +30,60 @@ FULLEST = 0.2
 """Directions per sample of the fullest dimension above which users are warned: a rule of thumb, not measured."""
 
 
-class Setting(NamedTuple):
-    """What is run: the loop, what it records, which states are kept, and the seed."""
+def _as_it_is(batches: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return batches
 
-    loop: Loop
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is run, and how its batches become curves.
+
+    - `like`: the back end, with another number of samples and seed for every batch.
+    - `begin`: makes the program at its beginning in a back end; all states may be kept unless a record says which.
+    - `table`, `record`, `seed`: what it records, which states are kept, and the seed.
+    - `labels`: the labels of axes that are not numbered from 0. None unless given.
+    - `combined`: from the arrays of all batches, along a first axis, to those that are averaged. Functions of averages,
+      such as losses, are jackknifed here. The batches' own arrays unless given.
+    - `aside`: observables of which the first batch is taken, because they have no mean. None unless given.
+    - `doubtful`: observables that a tolerance does not concern. None unless given.
+    """
+
+    like: Limit
+    begin: Callable[[Backend, Record | None], ProgramTrainee]
     table: Table
     record: Record
     seed: int
+    labels: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    combined: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = _as_it_is
+    aside: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, problem: Problem, record: Record, seed: int) -> "Setting":
-        """The setting of a problem."""
-        return cls(loop_of(problem), table_of(problem), record, seed)
-
-    def trainee(self, backend: Backend, record: Record | None = None) -> ProgramTrainee:
-        """The program at its beginning; all states may be kept unless a record says which."""
-        names = [quantity.name for quantity in self.table]
-        return ProgramTrainee(self.loop, backend, names, record)
+    def with_samples(self, samples: int) -> Limit:
+        """The back end of a batch of so many samples."""
+        return dataclasses.replace(self.like, samples=samples)
 
     def carried_out(self, backend: Backend, report: Report) -> tuple[Curves, ProgramRun]:
         """The program, run to the end of the record or until it diverges."""
-        at, trainee = self.record.at, self.trainee(backend, self.record)
+        at, trainee = self.record.at, self.begin(backend, self.record)
         try:
             reached = trainee.advance(at, of_states(report, at[-1]))
         except ProgramError as error:
             error.curves = self._unfinished(error.run)
             raise
-        return Curves(self.table, self.record, trainee.arrays(), reached), trainee.outcome
+        curves = Curves(self.table, self.record, trainee.arrays(), reached, labels=self.labels)
+        return curves, trainee.outcome
+
+    def averaged(self, batches: Sequence[Curves]) -> Curves:
+        """The mean over batches with standard errors, at the states that all reached."""
+        count, first = min(curves.count for curves in batches), batches[0]
+        cut = [curves.cut(count) for curves in batches]
+        names = [name for name in first.arrays if name not in self.aside]
+        stacked = self.combined(
+            {name: np.stack([curves[name] for curves in cut]) for name in names}
+        )
+        mean = of_batches(first, stacked, count)
+        alone = {name: cut[0][name] for name in self.aside if name in first.arrays}
+        return dataclasses.replace(mean, arrays=mean.arrays | alone)
 
     def _unfinished(self, run: ProgramRun | None) -> Curves | None:
         """The states that a program recorded before it failed."""
@@ -102,6 +127,7 @@ class Batch(NamedTuple):
 class Sampling(NamedTuple):
     """Batches of so many `samples` each."""
 
+    setting: Setting
     samples: int
     batches: tuple[Batch, ...]
 
@@ -110,7 +136,7 @@ class Sampling(NamedTuple):
         batches = (*self.batches, *more.batches)
         if not all(batch.halves for batch in batches):
             batches = tuple(batch._replace(halves=()) for batch in batches)
-        return Sampling(self.samples, batches)
+        return self._replace(batches=batches)
 
     @property
     def bytes(self) -> float:
@@ -153,7 +179,7 @@ class Sampling(NamedTuple):
         runs = [batch.run for batch in self.batches]
         fullness = max(run.fullness for run in runs)
         bias = {name: float(np.max(np.abs(b), initial=0.0)) for name, (b, _) in self.bias().items()}
-        curves = averaged(each).told(
+        curves = self.setting.averaged(each).told(
             samples=self.samples,
             batches=len(self.batches),
             extrapolated=extrapolate,
@@ -178,12 +204,10 @@ class Sampling(NamedTuple):
 
 
 def sampled(
-    setting: Setting, like: Limit, numbers: Iterable[int], halves: bool, report: Report
+    setting: Setting, samples: int, numbers: Iterable[int], halves: bool, report: Report
 ) -> Sampling:
-    """Run batches on all cores, with the samples, drop and precision of `like`.
-
-    Ctrl-C leaves the mean of those that are finished in the error.
-    """
+    """Run batches of so many samples on all cores. Ctrl-C leaves the mean of those that are finished in the error."""
+    like = setting.with_samples(samples)
     finished: dict[int, Batch] = {}
 
     def run(number: int, advance: Report) -> Batch:
@@ -207,10 +231,11 @@ def sampled(
     except KeyboardInterrupt as error:
         interrupted = Interrupted()
         if len(finished) > 1:
-            part = Sampling(like.samples, tuple(finished.values()))
+            part = Sampling(setting, samples, tuple(finished.values()))
             interrupted.curves = part.curves(extrapolate=False)
         raise interrupted from error
-    return Sampling(like.samples, tuple(finished[number] for number in sorted(finished)))
+    in_order = tuple(finished[number] for number in sorted(finished))
+    return Sampling(setting, samples, in_order)
 
 
 def _parts(backend: Limit, halves: bool) -> Iterator[Limit]:

@@ -16,10 +16,10 @@ from learndyn.core.progress import note
 from learndyn.core.progressing import Report
 from learndyn.core.threads import workers
 from learndyn.errors import NotConverged
-from learndyn.families.program.sampling import FULLEST, Sampling, Setting, sampled
+from learndyn.sampling.batches import FULLEST, Sampling, Setting, sampled
 
 if TYPE_CHECKING:
-    from learndyn.families.program.solve import SampledLimit
+    from learndyn.sampling.method import SampledMethod
 
 GROWTH = 8
 """The largest factor from one number of samples to the next: the exponent is not known well enough for more."""
@@ -32,15 +32,15 @@ SPARE = 1.1
 
 
 def sampled_to_tolerance(
-    method: "SampledLimit", setting: Setting, tolerance: float, report: Report
+    method: "SampledMethod", setting: Setting, tolerance: float, report: Report
 ) -> Curves:
     """The limit with standard errors of at most `tolerance` times the largest value, if that is above 1."""
-    judge = method.extrapolate is not False
+    judge = method.judges_bias
     sampling = method.pilot(setting, method.batches, judge, lambda done: report(0.1 * done))
     exponent, reached = 0.5, 0.1
     while True:
         curves = sampling.curves(method.extrapolates(sampling), tolerance=tolerance)
-        excess = _excess(curves, tolerance)
+        excess = _excess(curves, setting, tolerance)
         if excess <= 1:
             return curves
         samples, before = _next_samples(method, sampling, excess, exponent), len(sampling.batches)
@@ -56,18 +56,20 @@ def sampled_to_tolerance(
         def advance(done: float, start: float = start, end: float = reached) -> None:
             report(start + (end - start) * done)
 
-        fresh = sampled(setting, method.backend(samples), range(first, last), halves, advance)
+        fresh = sampled(setting, samples, range(first, last), halves, advance)
         if larger:
-            after = _excess(fresh.curves(method.extrapolates(fresh)), tolerance)
+            after = _excess(fresh.curves(method.extrapolates(fresh)), setting, tolerance)
             gained = math.log(max(excess / max(after, 1e-12), 1.0))
             exponent = float(np.clip(gained / math.log(samples / sampling.samples), 0.5, 1.0))
         sampling = fresh if larger else sampling.joined(fresh)
 
 
-def _excess(curves: Curves, tolerance: float) -> float:
+def _excess(curves: Curves, setting: Setting, tolerance: float) -> float:
     """The largest standard error in units of the tolerance."""
     shares = [
-        np.max(error, initial=0.0) / _scale(curves[name]) for name, error in curves.errors.items()
+        np.max(error, initial=0.0) / _scale(curves[name])
+        for name, error in curves.errors.items()
+        if name not in setting.doubtful
     ]
     return float(max(shares, default=0.0)) / tolerance
 
@@ -77,7 +79,7 @@ def _scale(values: np.ndarray) -> float:
 
 
 def _next_samples(
-    method: "SampledLimit", sampling: Sampling, excess: float, exponent: float
+    method: "SampledMethod", sampling: Sampling, excess: float, exponent: float
 ) -> int:
     """The number of samples that should reach the tolerance with the same batches, within growth and memory."""
     if method.samples is not None:

@@ -1,0 +1,146 @@
+"""The base of the methods that sample the limit of a program, to a number of samples or to a tolerance."""
+
+import abc
+import math
+from typing import Any
+
+import numpy as np
+
+from learndyn.core.batches import power_of_two
+from learndyn.core.curves import Curves
+from learndyn.core.method import Method, Way
+from learndyn.core.progressing import Progressing, Report
+from learndyn.core.record import Record
+from learndyn.core.threads import in_threads
+from learndyn.errors import TooFewSamples
+from learndyn.problem.checks import choice, number, optional, whole
+from learndyn.problem.part import field
+from learndyn.problem.problem import Problem
+from learndyn.sampling.batches import FULLEST, SEEDS, Sampling, Setting, sampled
+from learndyn.sampling.tolerance import sampled_to_tolerance
+from learndyn.sampling.trainee import ProgramTrainee
+
+PILOT_SAMPLES = 1024
+"""Samples of a batch of the pilot."""
+USUAL_SAMPLES = 2048
+"""Samples of a batch unless given; more if a dimension has many directions."""
+
+
+class SampledMethod(Method, abstract=True):
+    """Base of the methods that sample every dimension's site in independent batches.
+
+    The mean of the batches is the result, and their spread gives its standard error. With a `tolerance`, a pilot finds
+    out how many samples that takes, and more are run until the error is so small.
+
+    - `tolerance`: the largest standard error of an observable, times its largest value if that is above 1. Not given:
+      a number of samples is run.
+    - `samples`: samples of a batch, a power of two. Not given: 2048, or five for each direction of the fullest
+      dimension; with a tolerance, as many as it takes.
+    - `batches`: independent batches, at least two; with a tolerance, at first. 8 unless given.
+    - `precision`: of vectors, "single" or "double"; averages and small arrays are always double. "single" unless given.
+    """
+
+    tolerance: float | None = field(optional(number(above=0)), default=None)
+    samples: int | None = field(optional(power_of_two), default=None)
+    batches: int = field(whole(2), default=8)
+    precision: str = field(choice("single", "double"), default="single")
+
+    @abc.abstractmethod
+    def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
+        """What is run, and in which back end."""
+
+    @property
+    def judges_bias(self) -> bool:
+        """Whether batches are run on their halves too, which shows the bias."""
+        return False
+
+    @property
+    def needs_halves(self) -> bool:
+        """Whether batches without halves are of no use."""
+        return False
+
+    def extrapolates(self, sampling: Sampling) -> bool:
+        """Whether the bias is removed from these batches."""
+        return False
+
+    def way(self, problem: Problem) -> Way:
+        """One problem at a time, because batches run on all cores."""
+        return "alone"
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        setting = self.setting(problem, record, seed)
+        if self.tolerance is not None:
+            return sampled_to_tolerance(self, setting, self.tolerance, report)
+        samples = self.samples or self._enough_samples(setting)
+        sampling = self._sampled(setting, samples, self.batches, self.judges_bias, report)
+        return sampling.curves(self.extrapolates(sampling))
+
+    def start(self, problem: Problem, seed: int = 0) -> Progressing:
+        setting = self.setting(problem, Record.of(problem.training), seed)
+        like = setting.with_samples(self.samples or self._enough_samples(setting))
+        backends = [like.reseeded(seed * SEEDS + batch) for batch in range(self.batches)]
+        return SampledRun(like.samples, [setting.begin(backend, None) for backend in backends])
+
+    def pilot(self, setting: Setting, count: int, halves: bool, report: Report) -> Sampling:
+        """Batches of few samples; more samples if those are too few."""
+        samples = self.samples or PILOT_SAMPLES
+        while True:
+            try:
+                return self._sampled(setting, samples, count, halves, report)
+            except TooFewSamples as error:
+                if self.samples is not None:
+                    raise
+                samples = max(2 * samples, error.needed)
+
+    def _sampled(
+        self, setting: Setting, samples: int, count: int, halves: bool, report: Report
+    ) -> Sampling:
+        """The first batches; without halves if the user's samples are enough, but half of them are not."""
+        try:
+            return sampled(setting, samples, range(count), halves, report)
+        except TooFewSamples:
+            if not halves or self.needs_halves or self.samples is None:
+                raise
+        return sampled(setting, samples, range(count), False, report)
+
+    def _enough_samples(self, setting: Setting) -> int:
+        """A number of samples of which the directions fill no more than a fifth."""
+        directions = self.pilot(setting, 1, False, lambda done: None).directions
+        return max(USUAL_SAMPLES, 2 ** math.ceil(math.log2(max(directions / FULLEST, 1.0))))
+
+
+class SampledRun(Progressing):
+    """The limit of a program, all batches side by side: the observables are their means."""
+
+    now: int = 0
+
+    def __init__(self, samples: int, batches: list[ProgramTrainee]):
+        self._samples, self._batches = samples, batches
+
+    def advance(self, states: Any, report: Report) -> int:
+        runs = dict(enumerate(self._batches))
+
+        def advanced(number: int, _: Report) -> int:
+            return runs[number].advance(states, lambda state: None)
+
+        count = min(dict(in_threads(advanced, runs)).values())
+        if count:
+            self.now = int(states[count - 1])
+        return count
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        each = [batch.arrays() for batch in self._batches]
+        count = min(len(array) for arrays in each for array in arrays.values())
+        return {
+            name: np.mean([arrays[name][:count] for arrays in each], axis=0) for name in each[0]
+        }
+
+    def observe(self) -> dict[str, np.ndarray]:
+        each = [batch.observe() for batch in self._batches]
+        return {name: np.mean([arrays[name] for arrays in each], axis=0) for name in each[0]}
+
+    def after(self) -> int:
+        return self.now + 1
+
+    def evidence(self) -> dict[str, Any]:
+        return {"samples": self._samples, "batches": len(self._batches)}

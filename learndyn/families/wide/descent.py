@@ -11,8 +11,10 @@ import numpy as np
 
 from learndyn.core.progressing import Products
 from learndyn.core.record import Record
+from learndyn.families.wide import architecture_kernels as kernels
 from learndyn.families.wide.forward import ForwardPass, ProgramFields
 from learndyn.families.wide.kernel_observables import with_summaries
+from learndyn.families.wide.network import FEEDBACK
 from learndyn.families.wide.observables import losses
 from learndyn.families.wide.problem_arrays import WideSetting
 from learndyn.numerics.precision import float64
@@ -59,11 +61,20 @@ def show(net: Net, forward: ForwardPass, trained: ProgramFields, setting: WideSe
     if setting.points > setting.trained:
         parts.append(forward(slice(setting.trained, None)))
     net.record(f=np.concatenate([fields.f.data for fields in parts]))
-    net.shown = {
-        "h": _joined([[value.data for value in fields.h] for fields in parts]),
-        "phi": _joined([[value.data for value in fields.phi] for fields in parts]),
-        "g": _joined([backward(fields, setting) for fields in parts]),
-    }
+    h, phi = (
+        _joined([[value.data for value in getattr(fields, name)] for fields in parts])
+        for name in ("h", "phi")
+    )
+    g = _joined([backward(fields, setting) for fields in parts])
+    network = forward.network
+    if not network.plain:
+        true = g
+        if network.learning_rule in FEEDBACK:
+            true = backward(forward(slice(None), backprop=True), setting)
+        net.record(kernel=kernels.tangent_kernel(network, forward.inputs, phi, g, true))
+        phi, g = [kernels.pooled(network, x) for x in phi], [kernels.summed(network, x) for x in g]
+        h = [kernels.positions_behind(network, x)[:, 0] for x in h]
+    net.shown = {"h": h, "phi": phi, "g": g}
 
 
 def backward(fields: ProgramFields, setting: WideSetting) -> list[np.ndarray]:
@@ -95,8 +106,8 @@ class WideProgram(ProgramTrainee):
 
     def measure(self) -> dict[str, Any]:
         shown = self.net.shown
-        return {
-            "f": self.records["f"],
+        numbers = {name: self.records[name] for name in ("f", "kernel") if name in self.records}
+        return numbers | {
             "preactivation": np.stack([h[:, :PREACTIVATIONS] for h in shown["h"]]),
             "Phi": Products(shown["phi"]),
             "G": Products(shown["g"]),
@@ -107,6 +118,8 @@ class WideProgram(ProgramTrainee):
             return empty_observables(self.setting)
         observables = losses(self.setting.loss, arrays["f"], self.problem.data.test_targets)
         observables |= with_summaries(self.setting, arrays["Phi"], arrays["G"])
+        if "kernel" in arrays:
+            observables["kernel"] = arrays["kernel"]
         return observables | {"preactivation": np.moveaxis(arrays["preactivation"], 0, 1)}
 
 

@@ -45,7 +45,7 @@ from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.gram import gram
 from learndyn.numerics.rules import quasi_random_rule
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.problem.activations import Relu
+from learndyn.problem.activations import Activation, Relu
 from learndyn.problem.checks import choice, number, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
@@ -57,7 +57,7 @@ from learndyn.sampling.method import SampledMethod
 
 ROWS_WORK = 3e9
 """Up to this value of L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
-SMOOTH_DROP, RELU_DROP = 3e-3, 3e-2
+SMOOTH_DROP, RELU_DROP, LINEAR_DROP = 3e-3, 3e-2, 1e-5
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
@@ -95,6 +95,7 @@ class WideMethod(Method, abstract=True):
         return False
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        _need_plain(self, problem)
         if record.axis == "step":
             return self.descent(problem, record, seed, report)
 
@@ -114,6 +115,15 @@ def _with_losses(
     """The arrays with predictions and losses at the saved states instead of the outputs f at all states."""
     outputs = arrays.pop("f")[saved]
     return arrays | losses(setting.loss, outputs, problem.data.test_targets)
+
+
+def _need_plain(method: WideMethod, problem: Problem) -> None:
+    """Refuse options that only sampled layers have."""
+    if not problem.network.plain:
+        raise NoTheory(
+            f"{type(method).__name__} is for networks without convolution, skips and norm that are trained by backprop; "
+            "use SampledLayers"
+        )
 
 
 def _need_linear(method: WideMethod, problem: Problem) -> None:
@@ -136,6 +146,7 @@ class LinearRows(WideMethod):
         return curves_of_rows(problem, setting, record, solve_linear(setting, report))
 
     def start(self, problem: Problem, seed: int = 0) -> Progressing:
+        _need_plain(self, problem)
         _need_linear(self, problem)
         if problem.training.time is not None:
             return super().start(problem, seed)
@@ -451,8 +462,7 @@ class SampledLayers(SampledMethod):
 
     def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
         setting = wide_setting(problem, 1)
-        relu = isinstance(problem.network.activation, Relu)
-        drop = (RELU_DROP if relu else SMOOTH_DROP) if self.drop is None else self.drop
+        drop = _drop_of(problem.network.activation) if self.drop is None else self.drop
 
         def begin(backend: Backend, record: Record | None) -> WideProgram:
             loop = functools.partial(descent, problem=problem, setting=setting)
@@ -472,6 +482,13 @@ class SampledLayers(SampledMethod):
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         return super().solve(problem, record, seed, report).told(solver="sampled layers")
+
+
+def _drop_of(activation: Activation) -> float:
+    """What weight matrices leave out unless the user says so."""
+    if is_linear(activation):
+        return LINEAR_DROP
+    return RELU_DROP if isinstance(activation, Relu) else SMOOTH_DROP
 
 
 def with_unbiased_losses(
@@ -622,6 +639,8 @@ class Perturbative(WideMethod):
 def automatic(problem: Problem, record: Record) -> WideMethod:
     """The full theory: exact for linear networks, by particles for one hidden layer, else by sampled layers."""
     network, data = problem.network, problem.data
+    if not network.plain:
+        return SampledLayers()
     if not is_linear(network.activation):
         return Particles() if network.depth == 1 else SampledLayers()
     if not LinearInnovation.suits(problem):

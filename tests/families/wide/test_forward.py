@@ -1,39 +1,40 @@
 """The forward pass as a program: its dense network is the finite network, from the same weights."""
 
+import functools
+
 import numpy as np
 import pytest
 
+from learndyn.core.record import Record
+from learndyn.families.wide import descent
 from learndyn.families.wide.forward import ForwardPass
-from learndyn.families.wide.loss import loss_of
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
-from learndyn.programs import SGD, Dense, run
+from learndyn.programs import Dense
 from tests.families.wide.architectures import CASES, problem, trained, trainee, with_weights_of
 
 pytestmark = pytest.mark.compiles
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_dense_program_is_the_network(case):
-    """Trained with momentum and decay, the outputs of all points agree to rounding."""
-    eta, beta, decay = 0.3, 0.5, 0.1
-    asked = problem(case, rate=eta, steps=5, momentum=beta, weight_decay=decay)
+def test_the_dense_program_is_the_network(case, monkeypatch):
+    """Trained with momentum and decay, all observables agree to rounding."""
+    asked = problem(case, rate=0.3, steps=4, momentum=0.5, weight_decay=0.1)
     with float64():
-        network = trainee(asked, 40)
-    loss = loss_of(asked)
+        network, setting = trainee(asked, 40), wide_setting(asked, 1)
 
-    def program(net):
-        forward = ForwardPass(net, asked)
-        with float64():
-            with_weights_of(network, forward)
-        gamma2 = forward.gamma**2
-        train = SGD(net, eta * gamma2, beta, decay / gamma2)
-        for _ in net.steps(5):
-            net.record(f=forward(slice(None)).f)
-            f = forward(slice(3)).f
-            train.step(-(loss.force(np.asarray(f)) * f).sum())
+    class Watched(ForwardPass):
+        def __init__(self, net, problem):
+            super().__init__(net, problem)
+            with float64():
+                with_weights_of(network, self)
 
-    f = run(program, None, Dense(40, seed=1)).records["f"]
+    monkeypatch.setattr(descent, "ForwardPass", Watched)
+    loop = functools.partial(descent.descent, problem=asked, setting=setting)
+    record = Record.of(asked.training, None)
     with float64():
-        expected = trained(network, asked)["f"]
-    assert np.abs(expected[-1] - expected[0]).max() > 0.1
-    np.testing.assert_allclose(f, expected, rtol=0, atol=1e-13)
+        program = descent.WideProgram(loop, Dense(40, seed=1), record, asked, setting)
+        found, expected = trained(program, asked), trained(network, asked)
+    assert np.abs(expected["f"][-1] - expected["f"][0]).max() > 0.1
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-12, err_msg=name)

@@ -22,14 +22,17 @@ ROOM = 16
 
 
 class Directions:
-    """Orthonormal vectors as rows, `count` of them; the first `imaged` have images under a matrix."""
+    """Orthonormal vectors as rows, `count` of them; of the first `imaged` the products with a matrix are known.
+
+    What was new in such a product when it was asked is the direction's innovation.
+    """
 
     def __init__(self, scale: float, drop: float, floor: float, dtype: type = np.float64):
         self.scale, self.drop, self.floor = scale, drop, floor
         self.count = self.imaged = 0
         self.longest = self.dropped = self.orthonormality = 0.0
         self._checked = 0
-        self._rows, self._images = np.zeros((0, 0), dtype), np.zeros((0, 0), dtype)
+        self._rows, self._innovations = np.zeros((0, 0), dtype), np.zeros((0, 0), dtype)
 
     @property
     def rows(self) -> np.ndarray:
@@ -37,19 +40,19 @@ class Directions:
         return self._rows[: self.count]
 
     @property
-    def images(self) -> np.ndarray:
-        """The images of the first `imaged` of them."""
-        return self._images[: self.imaged]
+    def innovations(self) -> np.ndarray:
+        """The innovations of the first `imaged` of them."""
+        return self._innovations[: self.imaged]
 
     @property
     def bytes(self) -> int:
         """The memory reserved."""
-        return self._rows.nbytes + self._images.nbytes
+        return self._rows.nbytes + self._innovations.nbytes
 
     def widen(self, length: int, image_length: int) -> None:
         """Make room for more coordinates."""
         self._rows = padded(self._rows, max(length, self._rows.shape[1]))
-        self._images = padded(self._images, max(image_length, self._images.shape[1]))
+        self._innovations = padded(self._innovations, max(image_length, self._innovations.shape[1]))
 
     def coordinates(self, x: np.ndarray) -> np.ndarray:
         """⟨U_i, x⟩ for each row x."""
@@ -81,12 +84,12 @@ class Directions:
         return q - combined(self.coordinates(q.astype(self._rows.dtype, copy=False)), self.rows)
 
     def add(self, fresh: np.ndarray) -> None:
-        """Take in new directions; their images come later."""
+        """Take in new directions; their innovations come later."""
         need = self.count + len(fresh)
         if need > len(self._rows):
             room = max(need, 3 * len(self._rows) // 2, ROOM)
             self._rows = _taller(self._rows, room)
-            self._images = _taller(self._images, room)
+            self._innovations = _taller(self._innovations, room)
         self._rows[self.count : need] = fresh
         self.count = need
 
@@ -100,9 +103,9 @@ class Directions:
         self.orthonormality = max(self.orthonormality, float(np.abs(overlaps).max()))
         self._checked = self.count
 
-    def reveal(self, images: np.ndarray) -> None:
-        """Take in the images of the directions that have none."""
-        self._images[self.imaged : self.count] = images
+    def reveal(self, innovations: np.ndarray) -> None:
+        """Take in the innovations of the directions that have none."""
+        self._innovations[self.imaged : self.count] = innovations
         self.imaged = self.count
 
     def _lengths(self, x: np.ndarray) -> np.ndarray:

@@ -1,16 +1,23 @@
 """A Gaussian matrix that is known through its products only.
 
-W (n × m, entries N(0, 1/m), ρ = n/m) was asked for W U_i = Y_i and W^⊤V_j = X_j with orthonormal U and V. For a new
-direction q, orthogonal to U, or p, orthogonal to V, exactly at every n and m,
+W (n × m, entries N(0, 1/m), ρ = n/m) was asked for its products with orthonormal U_i, and W^⊤ for those with
+orthonormal V_j. For a new direction q, orthogonal to U, or p, orthogonal to V, exactly at every n and m,
 
-    W q   = Σ_j V_j b_j + (1 − P_V) ε,      b_j = ⟨X_j, q⟩/ρ,     ε ~ N(0, 1)^n
-    W^⊤p  = Σ_i U_i b_i + √ρ (1 − P_U) ε,   b_i = ρ ⟨Y_i, p⟩,     ε ~ N(0, 1)^m .
+    W q   = ρ^{−1/2} Σ_j V_j ⟨δ_j, q⟩ + (1 − P_V) ε,      ε ~ N(0, 1)^n
+    W^⊤p  = ρ Σ_i U_i ⟨ε_i, p⟩ + √ρ (1 − P_U) δ,          δ ~ N(0, 1)^m ,
+
+with the innovations ε_i and δ_j of earlier products, projected as here. The sums are what the matrix is forced to
+answer by what it said before. ε_i is orthogonal to the V_j from before it and δ_j to the U_i from before, so that all
+that is known of the matrix is
+
+    W   = Σ_i ε_i⟨U_i, ·⟩ + ρ^{−1/2} Σ_j V_j⟨δ_j, ·⟩ ,    W^⊤ = √ρ Σ_j δ_j⟨V_j, ·⟩ + ρ Σ_i U_i⟨ε_i, ·⟩ .
+
+Of a part of a vector that is too short for a direction of its own, only the innovation is left out.
 
 A trained matrix is the operator c W + Σ_ij M_ij V_i⟨U_j, ·⟩ + ⟨Q_i·, ·⟩ + Σ_s κ_s G_s: a multiple of the first one, an
 array in the same directions, an array Q of entries (only where a rule acts on entries), and further Gaussian matrices
-(only where noise was added). With the coordinates b of x in U, and a of z in V,
-
-    W(t) x = c Y b + V(M b),      W(t)^⊤z = c X a + ρ U(M^⊤a),      z⟨x, ·⟩ has the array a b^⊤ .
+(only where noise was added). With the coordinates b of x in U, and a of z in V, the trained part is V(M b), its
+transposed ρ U(M^⊤a), and z⟨x, ·⟩ has the array a b^⊤.
 """
 
 import math
@@ -84,7 +91,7 @@ class Gaussian:
 
     @property
     def bytes(self) -> int:
-        """Memory of the directions and their images."""
+        """Memory of the directions and their innovations."""
         return self.U.bytes + self.V.bytes
 
     @property
@@ -105,7 +112,7 @@ class Gaussian:
     ) -> np.ndarray:
         """Those of the rows x in U, or of the rows z in V if `transposed`; directions are added as needed.
 
-        A direction whose image nobody has asked for has none.
+        A direction whose product with the matrix nobody has asked for has no innovation.
         """
         own, here = (self.V, self.rows) if transposed else (self.U, self.cols)
         self._widen()
@@ -115,32 +122,36 @@ class Gaussian:
             own.add(fresh)
             b = np.concatenate([b, here.scale * sums(x, fresh)], axis=1)
         if images and own.imaged < own.count:
-            own.reveal(self._images(transposed))
+            innovations = self._innovations(transposed)
+            self._widen()
+            own.reveal(innovations)
         return b
 
-    def _images(self, transposed: bool) -> np.ndarray:
-        """W q, or W^⊤p if `transposed`, for the directions that have no image yet."""
-        own, other, here, there = self.U, self.V, self.cols, self.rows
-        factor, size = 1 / self.rho, 1.0
-        if transposed:
-            own, other, here, there = other, own, there, here
-            factor, size = self.rho, math.sqrt(self.rho)
+    def _innovations(self, transposed: bool) -> np.ndarray:
+        """ε of W q, or δ of W^⊤p if `transposed`, for the directions that have none yet."""
+        own, other, there = (
+            (self.V, self.U, self.cols) if transposed else (self.U, self.V, self.rows)
+        )
         fresh, known = own.rows[own.imaged :], other.imaged
-        if self.array is not None:
-            return fresh @ (self.array if transposed else self.array.T)
-        b = factor * here.scale * sums(fresh, other.images)
-        epsilon = there.innovations(len(fresh), other.rows[:known], self.rng)
-        self._widen()
-        return combined(b, other.rows[:known]) + size * epsilon
+        if self.array is None:
+            return there.innovations(len(fresh), other.rows[:known], self.rng)
+        product = fresh @ (self.array if transposed else self.array.T)
+        size = math.sqrt(self.rho) if transposed else 1.0
+        return (product - combined(self._forced(fresh, transposed), other.rows[:known])) / size
+
+    def _forced(self, x: np.ndarray, transposed: bool) -> np.ndarray:
+        """ρ^{−1/2}⟨δ_j, x⟩, or ρ⟨ε_i, x⟩ if `transposed`."""
+        other, here = (self.U, self.rows) if transposed else (self.V, self.cols)
+        factor = self.rho if transposed else 1 / math.sqrt(self.rho)
+        return factor * here.scale * sums(x, other.innovations)
 
     def apply(self, state: Combination, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t) x for each row x, and the coordinates b."""
         b = self.coordinates(x)
-        self._widen()
-        y = combined(state.c * b, self.U.images)
-        if state.M.size:
-            M = sized(state.M, (state.M.shape[0], b.shape[1]))
-            y += combined(b @ M.T, self.V.rows[: len(M)])
+        x = self._widened(x, self.cols)
+        y = combined(state.c * b, self.U.innovations)
+        trained = b @ sized(state.M, (state.M.shape[0], b.shape[1])).T
+        y += self._within(self.V, state.c * self._forced(x, False), trained)
         if state.Q is not None:
             y += self.cols.scale * (x @ state.Q.T).astype(y.dtype, copy=False)
         for matrix, size in state.noise.items():
@@ -152,17 +163,31 @@ class Gaussian:
     def apply_transposed(self, state: Combination, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t)^⊤z for each row z, and the coordinates a."""
         a = self.coordinates(z, transposed=True)
-        self._widen()
-        x = combined(state.c * a, self.V.images)
-        if state.M.size:
-            M = sized(state.M, (a.shape[1], state.M.shape[1]))
-            x += self.rho * combined(a @ M, self.U.rows[: M.shape[1]])
+        z = self._widened(z, self.rows)
+        x = combined(math.sqrt(self.rho) * state.c * a, self.V.innovations)
+        trained = self.rho * (a @ sized(state.M, (a.shape[1], state.M.shape[1])))
+        x += self._within(self.U, state.c * self._forced(z, True), trained)
         if state.Q is not None:
             x += self.rho * self.rows.scale * (z @ state.Q).astype(x.dtype, copy=False)
         for matrix, size in state.noise.items():
             z = padded(z, self.rows.length)
             x = np.add(*aligned(x, size * matrix.apply_transposed(matrix.initial(), z)[0]))
         return x, a
+
+    @staticmethod
+    def _within(other: Directions, forced: np.ndarray, trained: np.ndarray) -> np.ndarray:
+        """Two sets of coordinates in the directions of the other side, added up."""
+        columns = max(forced.shape[1], trained.shape[1])
+        both = sized(forced, (len(forced), columns)) + sized(trained, (len(forced), columns))
+        return combined(both, other.rows[:columns])
+
+    def images(self, transposed: bool = False) -> np.ndarray:
+        """W(0) U_i, or W(0)^⊤V_j if `transposed`."""
+        own, other = (self.V, self.U) if transposed else (self.U, self.V)
+        self._widen()
+        forced = self._forced(own.rows[: own.imaged], transposed)
+        size = math.sqrt(self.rho) if transposed else 1.0
+        return size * own.innovations + combined(forced, other.rows[: other.imaged])
 
     def outer(self, a: np.ndarray, b: np.ndarray) -> Combination:
         """Σ_k z_k⟨x_k, ·⟩ from the coordinates of z and x."""
@@ -185,12 +210,16 @@ class Gaussian:
         return Combination(0.0, change(root * gradient.M) / root)
 
     def identity(self) -> float:
-        """The largest |ρ⟨V_j, Y_i⟩ − ⟨X_j, U_i⟩|, which is rounding."""
-        self._widen()
+        """The largest |ρ⟨V_j, W U_i⟩ − ⟨W^⊤V_j, U_i⟩|, which is rounding."""
         U, V = self.U.rows[: self.U.imaged], self.V.rows[: self.V.imaged]
-        left = self.rho * self.rows.scale * (V @ self.U.images.T)
-        right = self.cols.scale * (self.V.images @ U.T)
+        left = self.rho * self.rows.scale * (V @ self.images().T)
+        right = self.cols.scale * (self.images(transposed=True) @ U.T)
         return float(np.abs(left - right).max(initial=0.0))
+
+    def _widened(self, x: np.ndarray, site: Site) -> np.ndarray:
+        """The rows x with as many coordinates as their dimension has by now."""
+        self._widen()
+        return padded(x, site.length)
 
     def _widen(self) -> None:
         """In coordinates, vectors grow with the directions of their dimension."""

@@ -27,11 +27,11 @@ def marchenko_pastur() -> None:
 
 
 def identity() -> None:
-    test_gaussian.test_identity_and_orthonormality_hold_after_every_product("entries", 0.5)
+    test_gaussian.test_identity_orthonormality_and_answers_hold_after_every_product("entries", 0.5)
 
 
 def even_identity() -> None:
-    test_gaussian.test_identity_and_orthonormality_hold_after_every_product("samples", 0.5)
+    test_gaussian.test_identity_orthonormality_and_answers_hold_after_every_product("samples", 0.5)
 
 
 def revealed() -> None:
@@ -59,35 +59,41 @@ def rule() -> None:
 
 
 NEW = orthonormal, "new_directions"
-IMAGES = gaussian.Gaussian, "_images"
+FORCED, NEW_ONES = (gaussian.Gaussian, "_forced"), (gaussian.Gaussian, "_innovations")
+TRANSPOSED = gaussian.Gaussian, "apply_transposed"
 BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = {
     "forced part": (
-        IMAGES,
-        "combined(b, other.rows[:known]) + size",
-        "size",
-        [law(False), law(True), marchenko_pastur, identity],
+        FORCED,
+        "return factor",
+        "return 0 * factor",
+        [law(False), law(True), marchenko_pastur],
     ),
-    "1/ρ of the forced part of W": (
-        IMAGES,
-        "1 / self.rho, 1.0",
-        "1.0, 1.0",
+    "1/√ρ of the forced part of W": (
+        FORCED,
+        "1 / math.sqrt(self.rho)",
+        "1.0",
         [law(False), marchenko_pastur, identity],
     ),
     "ρ of the forced part of W^⊤": (
-        IMAGES,
-        "self.rho, math.sqrt",
-        "1.0, math.sqrt",
+        FORCED,
+        "self.rho if transposed",
+        "1.0 if transposed",
         [law(True), marchenko_pastur, identity],
     ),
-    "√ρ of the innovation": (IMAGES, "math.sqrt(self.rho)", "1.0", [law(True), marchenko_pastur]),
+    "√ρ of the innovation": (
+        TRANSPOSED,
+        "math.sqrt(self.rho) * state.c * a",
+        "state.c * a",
+        [law(True), marchenko_pastur],
+    ),
     "1 − P_V": (
         (sites.Entries, "innovations"),
         " - combined(self.scale * sums(epsilon, V), V)",
         "",
         [law(False), law(True), identity],
     ),
-    "1 − P_V of images only": (
-        IMAGES,
+    "1 − P_V of what was asked only": (
+        NEW_ONES,
         "other.rows[:known], self.rng",
         "other.rows, self.rng",
         [law(False), law(True)],
@@ -98,12 +104,7 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
         "",
         [even_identity],
     ),
-    "ρ in U(M^⊤a)": (
-        (gaussian.Gaussian, "apply_transposed"),
-        "self.rho * combined(a @ M",
-        "combined(a @ M",
-        [revealed],
-    ),
+    "ρ in U(M^⊤a)": (TRANSPOSED, "self.rho * (a @ sized", "(a @ sized", [revealed]),
     "ρ in W̄": ((matrices, "_product"), "rho * gaussian.outer", "gaussian.outer", [differences]),
     "1/ρ in x̄": (
         (matrices, "_product"),

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+from learndyn.programs.affine import aligned, padded
 from learndyn.programs.gaussian import Gaussian
 from learndyn.programs.sites import Axes, Entries, Samples
 
@@ -32,7 +33,7 @@ def asked(n: int, m: int, r: int, q: int) -> Gaussian:
             matrix.apply(matrix.initial(), rng.standard_normal((1, m)))
         if k < q:
             matrix.apply_transposed(matrix.initial(), rng.standard_normal((1, n)))
-    # Directions without an image constrain nothing.
+    # Directions whose products were not asked constrain nothing.
     matrix.coordinates(rng.standard_normal((1, n)), transposed=True, images=False)
     matrix.coordinates(rng.standard_normal((1, m)), images=False)
     return matrix
@@ -53,7 +54,7 @@ def test_next_product_has_the_conditional_law_of_the_whole_matrix(n, m, r, q, tr
     # Row-major vec W: W u = Y are the rows (1 ⊗ u^⊤), W^⊤v = X the rows (v^⊤ ⊗ 1); W has the covariance 1/m.
     known = [np.kron(np.eye(n), u[None]) for u in matrix.U.rows[: matrix.U.imaged]]
     known += [np.kron(v[None], np.eye(m)) for v in matrix.V.rows[: matrix.V.imaged]]
-    values = np.concatenate([matrix.U.images.ravel(), matrix.V.images.ravel()])
+    values = np.concatenate([matrix.images().ravel(), matrix.images(transposed=True).ravel()])
     A = np.concatenate(known)
     inverse = np.linalg.pinv(A, rcond=1e-10)
     x = np.random.default_rng(1).standard_normal(n if transposed else m)
@@ -61,7 +62,7 @@ def test_next_product_has_the_conditional_law_of_the_whole_matrix(n, m, r, q, tr
     mean = ask @ inverse @ values
     covariance = ask @ (np.eye(n * m) - inverse @ A) @ ask.T / m
     size = m if transposed else n
-    # Two innovations: that of the direction without an image, and that of x.
+    # Two innovations: that of the direction whose product was not asked, and that of x.
     center = answer(matrix, x, np.zeros((2, size)), transposed)
     noises = np.eye(2 * size).reshape(2 * size, 2, size)
     spread = np.array([answer(matrix, x, noise, transposed) - center for noise in noises])
@@ -72,7 +73,7 @@ def test_next_product_has_the_conditional_law_of_the_whole_matrix(n, m, r, q, tr
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("kind", ["entries", "samples", "axes"])
-def test_identity_and_orthonormality_hold_after_every_product(kind, ratio):
+def test_identity_orthonormality_and_answers_hold_after_every_product(kind, ratio):
     rng = np.random.default_rng(3)
     seeds = np.random.SeedSequence(1).spawn(2)
     sites = {
@@ -82,13 +83,20 @@ def test_identity_and_orthonormality_hold_after_every_product(kind, ratio):
     }[kind]()
     rows, cols = sites
     matrix = Gaussian(rows, cols, ratio, rng, 1e-10, 0.0)
-    z = y = rows.normals(2, rng)
+    z, said = rows.normals(2, rng), []
     for _ in range(6):
         x, _ = matrix.apply_transposed(matrix.initial(), z)
+        said.append((matrix.apply_transposed, rows, z, x))
         # Nonlinear vectors, but in coordinates, where there are none.
-        y, _ = matrix.apply(matrix.initial(), x if kind == "axes" else np.tanh(x))
+        features = x if kind == "axes" else np.tanh(x)
+        y, _ = matrix.apply(matrix.initial(), features)
+        said.append((matrix.apply, cols, features, y))
         z = y if kind == "axes" else np.sin(y) + 0.1
         assert matrix.identity() < 1e-12
+        # What was answered once is answered again.
+        for product, site, vectors, before in said:
+            now, _ = product(matrix.initial(), padded(vectors, site.length))
+            np.testing.assert_allclose(*aligned(now, before), atol=1e-12)
         for directions, site in ((matrix.U, cols), (matrix.V, rows)):
             gram = site.scale * directions.rows @ directions.rows.T
             np.testing.assert_allclose(gram, np.eye(directions.count), atol=1e-13)

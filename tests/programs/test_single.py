@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from learndyn.programs import Lazy, Limit, run
 from learndyn.numerics.products import sums
+from learndyn.programs import Lazy, Limit, run
 from tests.programs.cases import CASES
 
 

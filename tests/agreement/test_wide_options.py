@@ -1,0 +1,70 @@
+"""Theory against finite networks with a convolution, other learning rules, skips or layer norm.
+
+Every setting is compared with `compare` at level 0.01/2, shortly at width 400 in the quick suite and at 1000 in the slow one.
+The variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the F distribution at the
+level 1e-3.
+"""
+
+from functools import partial
+
+import pytest
+import scipy.stats
+
+import learndyn as ld
+from tests import problems
+
+POINTS = ld.Points.random(4, 6, seed=1, test_points=2)
+TWO = ld.Points.random(3, 6, seed=2, outputs=2)
+
+
+def problem(depth=2, activation="tanh", richness=1.5, data=POINTS, rate=0.5, steps=16, **options):
+    rule = {name: options.pop(name) for name in ("momentum", "weight_decay") if name in options}
+    network = ld.Wide(depth, activation, richness, centered=not rule, **options)
+    return problems.wide(network=network, data=data, rate=rate, steps=steps, **rule)
+
+
+convolution = partial(ld.Convolution, 3, 2)
+feedback = partial(problem, learning_rule="feedback_alignment")
+SETTINGS = {
+    "gap": problem(convolution=convolution(), rate=1.0),
+    "flat": problem(convolution=convolution("flat")),
+    "gap, relu, one layer": problem(1, "relu", convolution=convolution(), rate=1.0),
+    "flat, erf, three layers": problem(3, "erf", convolution=convolution("flat"), steps=10),
+    "gap, linear, two outputs": problem(
+        activation="linear", data=TWO, convolution=convolution(), momentum=0.4, weight_decay=0.1
+    ),
+}
+QUICK = ["gap"]
+SAVED = 5
+
+
+def check(asked, size, seeds, method=None):
+    theory = ld.solve(asked, method, save_at=SAVED)
+    comparison = ld.compare(theory, ld.simulate(asked, size, seeds, save_at=SAVED), level=0.01 / 2)
+    assert comparison.agrees, comparison
+
+
+@pytest.mark.parametrize("setting", QUICK)
+def test_theory_agrees_with_short_training(setting):
+    asked = SETTINGS[setting]
+    training = ld.GradientDescent(asked.training.learning_rate, steps=8)
+    check(asked.with_values(training=training), 400, 8, ld.SampledLayers(samples=2048, batches=4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_theory_agrees_with_training(setting):
+    check(SETTINGS[setting], 1000, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_deviation_shrinks(setting):
+    asked = SETTINGS[setting]
+    theory = ld.solve(asked, save_at=SAVED)
+    variance = {}
+    for size in (250, 1000):
+        runs = ld.simulate(asked, size, 30, save_at=SAVED, first_seed=100)
+        variance[size] = float(((runs["prediction"] - theory["prediction"])[:, 1:] ** 2).mean())
+    low, high = scipy.stats.f.ppf([0.0005, 0.9995], 30, 30)
+    assert low < variance[250] / variance[1000] / 4 < high

@@ -45,11 +45,9 @@ from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
 from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import (
-    AlternatingIteration,
     GradientIndependence,
     LinearInnovation,
     LinearRows,
-    Particles,
     Perturbative,
     SampledLayers,
     StaticKernel,
@@ -91,7 +89,6 @@ __all__ = [
     "SGD",
     "Activation",
     "AdjointDescent",
-    "AlternatingIteration",
     "Approximations",
     "BestRate",
     "CannotCompare",
@@ -132,7 +129,6 @@ __all__ = [
     "OverlapMap",
     "OwnData",
     "OwnTraining",
-    "Particles",
     "PerStep",
     "Perturbative",
     "Piecewise",

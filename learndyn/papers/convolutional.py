@@ -60,7 +60,10 @@ def figure_5(
         problem = Problem(network, data, GradientDescent(0.25, steps=steps))
         theory = solve(problem, method, save_at=min(steps + 1, 31))
         for panel, name in zip(axes, PANELS, strict=True):
-            values, error = _of_last_layer(theory[name]), _of_last_layer(theory.standard_error(name))
+            values, error = (
+                _of_last_layer(theory[name]),
+                _of_last_layer(theory.standard_error(name)),
+            )
             label = f"γ₀ = {gamma:g}, N → ∞"
             panel.plot(theory["step"], values, color=colour, lw=1.4, label=label)
             low, high = values - 2 * error, values + 2 * error

@@ -18,7 +18,6 @@ from learndyn.families.wide.network import Wide
 from learndyn.families.wide.solve import (
     GradientIndependence,
     LinearRows,
-    Particles,
     Perturbative,
     SampledLayers,
     StaticKernel,
@@ -332,7 +331,7 @@ def figure_3(
 ) -> Figure:
     """A relu network with weight decay, which forgets what it learned unless features move enough."""
     setting = RichnessSeries(1, "relu", Points.random(6, 10, seed=0), 0.3, steps, weight_decay=0.1)
-    method, states = Particles(samples=samples, batches=batches), setting.all_states()
+    method, states = SampledLayers(samples=samples, batches=batches), setting.all_states()
     few = _few_states(states, 17)
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     losses, aligned = figure.subplots(1, 2)

@@ -29,6 +29,7 @@ import numpy as np
 from learndyn.numerics.products import combined, sums
 from learndyn.programs.affine import aligned, padded
 from learndyn.programs.directions import Directions
+from learndyn.programs.noisy import NoisyRows
 from learndyn.programs.sites import Site
 
 
@@ -49,7 +50,7 @@ class Combination:
         c: float,
         M: np.ndarray,
         Q: np.ndarray | None = None,
-        noise: "dict[Gaussian, float] | None" = None,
+        noise: "dict[Any, float] | None" = None,
     ):
         self.c, self.M, self.Q, self.noise = c, M, Q, noise or {}
 
@@ -88,11 +89,14 @@ class Gaussian:
         self.U, self.V = (Directions(site.scale, drop, floor, site.dtype) for site in (cols, rows))
         # Tests reveal a stored matrix instead of drawing.
         self.array = array
+        # Untied, W and W^⊤ do not know of each other: no answer is forced.
+        self.tied = True
+        self.noisy: NoisyRows | None = None
 
     @property
     def bytes(self) -> int:
         """Memory of the directions and their innovations."""
-        return self.U.bytes + self.V.bytes
+        return self.U.bytes + self.V.bytes + (self.noisy.bytes if self.noisy else 0)
 
     @property
     def ranks(self) -> tuple[int, int]:
@@ -106,6 +110,16 @@ class Gaussian:
     def noise(self, size: float) -> Combination:
         """`size` times this matrix, as a term of another one."""
         return Combination(0.0, np.zeros((0, 0)), None, {self: size})
+
+    def expect_noise(self) -> None:
+        """The matrix will change at random: vectors are remembered with their times, if none has been asked yet."""
+        if not self.U.count and not self.V.count:
+            self.noisy = NoisyRows(self.rows, self.cols, self.rho, self.rng, self.U.drop)
+
+    def new_noise(self, size: float) -> Combination:
+        """`size` times a new matrix of which nothing is known, of a matrix that expects noise."""
+        assert self.noisy is not None
+        return Combination(0.0, np.zeros((0, 0)), None, {self.noisy.new_noise(): size})
 
     def coordinates(
         self, x: np.ndarray, transposed: bool = False, images: bool = True
@@ -142,11 +156,15 @@ class Gaussian:
     def _forced(self, x: np.ndarray, transposed: bool) -> np.ndarray:
         """ρ^{−1/2}⟨δ_j, x⟩, or ρ⟨ε_i, x⟩ if `transposed`."""
         other, here = (self.U, self.rows) if transposed else (self.V, self.cols)
+        if not self.tied:
+            return np.zeros((len(x), 0))
         factor = self.rho if transposed else 1 / math.sqrt(self.rho)
         return factor * here.scale * sums(x, other.innovations)
 
     def apply(self, state: Combination, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t) x for each row x, and the coordinates b."""
+        if self.noisy is not None:
+            return self._apply_noisy(self.noisy, state, x, False)
         b = self.coordinates(x)
         x = self._widened(x, self.cols)
         y = combined(state.c * b, self.U.innovations)
@@ -162,6 +180,8 @@ class Gaussian:
 
     def apply_transposed(self, state: Combination, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W(t)^⊤z for each row z, and the coordinates a."""
+        if self.noisy is not None:
+            return self._apply_noisy(self.noisy, state, z, True)
         a = self.coordinates(z, transposed=True)
         z = self._widened(z, self.rows)
         x = combined(math.sqrt(self.rho) * state.c * a, self.V.innovations)
@@ -173,6 +193,18 @@ class Gaussian:
             z = padded(z, self.rows.length)
             x = np.add(*aligned(x, size * matrix.apply_transposed(matrix.initial(), z)[0]))
         return x, a
+
+    def _apply_noisy(
+        self, noisy: NoisyRows, state: Combination, x: np.ndarray, transposed: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same of a matrix that changes at random: training adds to it in the directions U and V, as to others."""
+        b = self.coordinates(x, transposed, images=False)
+        y = noisy.product(state.c, state.noise, x, transposed)
+        if transposed:
+            trained = self.rho * (b @ sized(state.M, (b.shape[1], state.M.shape[1])))
+            return y + combined(trained, self.U.rows[: trained.shape[1]]), b
+        trained = b @ sized(state.M, (state.M.shape[0], b.shape[1])).T
+        return y + combined(trained, self.V.rows[: trained.shape[1]]), b
 
     @staticmethod
     def _within(other: Directions, forced: np.ndarray, trained: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from learndyn.programs.backends import Backend
+from learndyn.programs.backends import Backend, Limit
 from learndyn.programs.dims import Dim, NotFinite, refuse
 from learndyn.programs.functions import where
 from learndyn.programs.lines import users_line
@@ -106,11 +106,29 @@ class Net:
         )
         return self._vector(value.data, value.dim, True)
 
-    def matrix(self, rows: Dim, cols: Dim, trained: bool = True, name: str | None = None) -> Matrix:
-        """A matrix with independent entries N(0, 1/cols)."""
+    def matrix(
+        self,
+        rows: Dim,
+        cols: Dim,
+        trained: bool = True,
+        name: str | None = None,
+        tied: bool = True,
+        noisy: bool = False,
+    ) -> Matrix:
+        """A matrix with independent entries N(0, 1/cols).
+
+        Unless `tied`, W and W^⊤ are independent of each other, which no matrix is but an approximation makes; for the
+        sampled limit only. `noisy` says that training will add noise, if the matrix is used before there is an `SGD`.
+        """
         for dim in (rows, cols):
             self._site(dim)
         gaussian = self.backend.gaussian(rows, cols, self._number())
+        if not tied:
+            if not isinstance(self.backend, Limit):
+                raise refuse("a matrix with tied=False exists in the sampled limit only")
+            gaussian.tied = False
+        if noisy and isinstance(self.backend, Limit):
+            gaussian.expect_noise()
         self._matrices.add(gaussian)
         label = self._free(name or f"{rows.name}×{cols.name}")
         matrix = Matrix(self, rows, cols, gaussian, gaussian.initial(), trained, label)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from learndyn.programs.affine import NotLinear
+from learndyn.programs.backends import Limit
 from learndyn.programs.dims import NotFinite, not_linear, refuse
 from learndyn.programs.gradients import adjoints
 from learndyn.programs.matrices import Matrix
@@ -54,11 +55,7 @@ class Optimiser(abc.ABC):
         parameters = self._chosen() if self.only is None else self.only
         rate = self.rate(self.count) if callable(self.rate) else self.rate
         self.count += 1
-        gradients = adjoints(loss, parameters)
-        pairs = list(zip(parameters, gradients, strict=True))
-        if all(gradient is None for gradient in gradients):
-            raise refuse("the loss depends on no trained parameter")
-        for parameter, gradient in pairs:
+        for parameter, gradient in zip(parameters, gradients(loss, parameters), strict=True):
             if isinstance(parameter, Matrix):
                 self._train_matrix(parameter, gradient, rate)
             else:
@@ -68,13 +65,7 @@ class Optimiser(abc.ABC):
         return self.net.parameters
 
     def _train_value(self, parameter: Value, gradient: Any, rate: float) -> None:
-        if gradient is None:
-            gradient = (
-                0.0
-                if parameter.dim is None
-                else parameter.dim.site.constant(np.zeros(parameter.shape))
-            )
-        elif parameter.dim is None and not np.all(np.isfinite(gradient)):
+        if parameter.dim is None and not np.all(np.isfinite(gradient)):
             raise NotFinite(
                 f"{parameter.line}\n  the gradient of this parameter is no longer finite"
             )
@@ -89,8 +80,6 @@ class Optimiser(abc.ABC):
         parameter.data = data
 
     def _train_matrix(self, matrix: Matrix, gradient: Any, rate: float) -> None:
-        if gradient is None:
-            gradient = 0.0 * matrix.gaussian.outer(*_nothing(matrix))
         moved = self.moved_matrix(matrix, gradient, rate)
         matrix.state = (1 - rate * self.decay) * matrix.state + moved
 
@@ -103,11 +92,23 @@ class Optimiser(abc.ABC):
         """By how much a matrix changes, decay aside."""
 
 
-def _nothing(matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-    """No vectors, of which the zero gradient is made."""
-    low_rank = hasattr(matrix.gaussian, "U")
-    n, m = (0, 0) if low_rank else (matrix.rows.site.length, matrix.cols.site.length)
-    return np.zeros((0, n)), np.zeros((0, m))
+def gradients(loss: Value, parameters: list[Any]) -> list[Any]:
+    """The gradients of a loss; zero for parameters on which it does not depend."""
+    known = adjoints(loss, parameters)
+    if all(gradient is None for gradient in known):
+        raise refuse("the loss depends on no trained parameter")
+    return [_nothing(x) if g is None else g for x, g in zip(parameters, known, strict=True)]
+
+
+def _nothing(parameter: Any) -> Any:
+    """A gradient of zero."""
+    if isinstance(parameter, Matrix):
+        low_rank, dims = hasattr(parameter.gaussian, "U"), (parameter.rows, parameter.cols)
+        n, m = (0 if low_rank else dim.site.length for dim in dims)
+        return 0.0 * parameter.gaussian.outer(np.zeros((0, n)), np.zeros((0, m)))
+    if parameter.dim is None:
+        return np.zeros(parameter.shape)
+    return parameter.dim.site.constant(np.zeros(parameter.shape))
 
 
 class SGD(Optimiser):
@@ -127,6 +128,10 @@ class SGD(Optimiser):
     ):
         super().__init__(net, rate, decay, parameters)
         self.momentum, self.temperature = momentum, temperature
+        if temperature and isinstance(net.backend, Limit):
+            for parameter in net.parameters if self.only is None else self.only:
+                if isinstance(parameter, Matrix):
+                    parameter.gaussian.expect_noise()
 
     def moved(self, parameter: Value, gradient: Any, rate: float) -> Any:
         """B, and noise."""
@@ -139,9 +144,12 @@ class SGD(Optimiser):
     def moved_matrix(self, matrix: Matrix, gradient: Any, rate: float) -> Any:
         """B, and noise."""
         B = self._buffer(matrix, gradient, rate)
+        size = float(np.sqrt(2 * rate * self.temperature))
+        if self.temperature and getattr(matrix.gaussian, "noisy", None) is not None:
+            return B + matrix.gaussian.new_noise(size)
         if self.temperature:
             noise = self.net.matrix(matrix.rows, matrix.cols, trained=False, name="noise")
-            return B + noise.gaussian.noise(float(np.sqrt(2 * rate * self.temperature)))
+            return B + noise.gaussian.noise(size)
         return B
 
     def _buffer(self, parameter: Any, gradient: Any, rate: float) -> Any:

@@ -91,7 +91,7 @@ class Setting:
             return None
         states = min(len(values) for values in run.records.values())
         at = self.record.at[self.record.at < states]
-        if not len(at):
+        if not len(at) or self.record.axis == "time":
             return None
         arrays = {q.name: run.records[q.name][at] for q in self.table if q.name in run.records}
         return Curves(self.table, self.record.moved_to(at), arrays)

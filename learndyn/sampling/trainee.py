@@ -12,6 +12,7 @@ from learndyn.memory import require_memory
 from learndyn.programs.backends import Backend, Dense, Lazy
 from learndyn.programs.net import Net
 from learndyn.programs.run import ProgramRun, SteppedProgram
+from learndyn.sampling.rules import times_of
 
 Loop = Callable[[Net], None]
 """A training loop with its data and rule inside."""
@@ -28,7 +29,11 @@ class ProgramTrainee(Trainee):
         self, loop: Loop, backend: Backend, names: list[str], record: Record | None = None
     ):
         super().__init__(0 if record is None else len(record))
-        keep = None if record is None else frozenset(record.at.tolist())
+        in_time = record is not None and record.axis == "time"
+        # In gradient flow the states of the program are the recorded times.
+        self._times = times_of(record) if in_time else None
+        keep = None if record is None or in_time else frozenset(record.at.tolist())
+        self._state = 0
         self._program, self._names = SteppedProgram(loop, None, backend, keep), names
         self.records: dict[str, np.ndarray] = {}
         self._checked = NOTICED
@@ -60,10 +65,14 @@ class ProgramTrainee(Trainee):
         net.keep_weights = self._dense
 
     def move(self, until: float, report: Report) -> None:
-        while self.now < until:
+        while self._reached() < until:
             self._next()
-            self.now += 1
-            report(self.now)
+            self._state += 1
+            report(self._reached())
+
+    def _reached(self) -> float:
+        """The step or time of the program's state."""
+        return self._state if self._times is None else float(self._times[self._state])
 
     def after(self) -> int:
         return self.now + 1

@@ -1,7 +1,7 @@
 """Theory against finite networks with a convolution, other learning rules, skips or layer norm.
 
-Every setting is compared with `compare` at level 0.01/2, shortly at width 400 in the quick suite and at 1000 in the slow one.
-The variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the F distribution at the
+Every setting is compared with `compare` at level 0.01/2: a few steps at width 400 in the quick suite, more at width 1000
+in the slow one. The variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the F distribution at the
 level 1e-3.
 """
 

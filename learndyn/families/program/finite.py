@@ -27,7 +27,7 @@ class ProgramNetwork(Simulator):
     drop: float = field(number(minimum=0, below=0.1), default=1e-7)
 
     def ensemble(self, problem: Problem, size: int, record: Record) -> Ensemble:
-        loop, probe = loop_of(problem), probe_of(problem)
+        loop, probe = loop_of(problem, record), probe_of(problem)
         names = list(probe.shapes)
         lazy = self.matrices == "lazy" or (self.matrices == "automatic" and size >= LAZY_FROM)
 

@@ -2,7 +2,9 @@
 
 A whole loop is the user's function with its parameters. A forward pass gets the loop of gradient descent on points,
 
-    f = outputs(x)/γ_0,   L = mean or sum of ℓ(f_μ, y_μ),   θ ← (1 − ηλ) θ + B,   B ← βB − η γ_0² θ̄ .
+    f = outputs(x)/γ_0,   L = mean or sum of ℓ(f_μ, y_μ),   θ ← (1 − ηλ) θ + B,   B ← βB − η γ_0² θ̄ ,
+
+or that of gradient flow.
 """
 
 import functools
@@ -12,20 +14,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learndyn.core.curves import Table
+from learndyn.core.record import Record
 from learndyn.errors import ProblemError, ProgramError
 from learndyn.families.program.identity import required, takes
 from learndyn.families.program.network import ONLY_READ, OwnData, Program
 from learndyn.families.program.observables import POINTS, table_of_records
-from learndyn.numerics.precision import float64
 from learndyn.problem.part import content_hash
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
-from learndyn.problem.weight_response import rates
-from learndyn.programs import SGD, Dense, Net, run
+from learndyn.programs import Dense, Net, run
 from learndyn.programs.values import Value
 from learndyn.sampling.losses import loss_on_points
+from learndyn.sampling.rules import descent_rule, flow_rule, times_of
 from learndyn.sampling.trainee import Loop
 
+FLOW_TOLERANCE = 1e-3
+"""The error of a step of gradient flow, unless given."""
 PROBED_SIZE = 64
 """Size of the network whose first state tells what a program records."""
 
@@ -45,14 +49,22 @@ class Probe(NamedTuple):
     bytes: int
 
 
-def loop_of(problem: Problem) -> Loop:
-    """The training loop of a problem, with data and rule inside."""
+def loop_of(
+    problem: Problem, record: Record | None = None, tolerance: float = FLOW_TOLERANCE
+) -> Loop:
+    """The training loop of a problem, with data and rule inside.
+
+    In gradient flow its states are the recorded times, and `tolerance` is the error of its steps.
+    """
     network = problem.network
     if network.function is None:
         raise ProblemError("network.function", network.name, ONLY_READ)
     if isinstance(problem.data, OwnData):
         return _own_loop(network)
-    return functools.partial(descent_on_points, problem=problem)
+    record = Record.of(problem.training) if record is None else record
+    return functools.partial(
+        training_on_points, problem=problem, times=times_of(record), tolerance=tolerance
+    )
 
 
 def probe_of(problem: Problem) -> Probe:
@@ -132,26 +144,20 @@ def _name(loop: Any) -> str:
     return getattr(getattr(loop, "func", loop), "__name__", "the program")
 
 
-def descent_on_points(net: Net, problem: Problem) -> None:
-    """Gradient descent on given points, of a network that is given as its forward pass."""
+def training_on_points(net: Net, problem: Problem, times: np.ndarray, tolerance: float) -> None:
+    """The training on given points of a network that is given as its forward pass.
+
+    `times` are those of the states in gradient flow, and `tolerance` is the error of its steps.
+    """
     network, points, training = problem.network, problem.data, problem.training
     outputs, richness = _outputs(net, network, points), network.richness
-    with float64():  # a program runs in a thread of its own
-        eta = np.asarray(rates(training, training.steps), float) * richness**2
-    train = SGD(
-        net,
-        lambda step: float(eta[step]),
-        training.momentum,
-        training.weight_decay / richness**2,
-        training.noise / richness**2,
-    )
     loss = loss_on_points(training.criterion, training.loss)
     targets, test_targets = _columns(points.targets), _columns(points.test_targets)
 
     def f(inputs: np.ndarray) -> Value:
         return _outputs_of_points(outputs(inputs), len(inputs), points.outputs) / richness
 
-    for _ in net.steps(training.steps):
+    def in_state() -> Value:
         prediction = f(points.inputs)
         train_loss = loss(prediction, targets)
         net.record(train_loss=train_loss, prediction=prediction)
@@ -161,7 +167,22 @@ def descent_on_points(net: Net, problem: Problem) -> None:
             net.record(test_prediction=held_out)
             if test_targets is not None:
                 net.record(test_loss=loss(held_out, test_targets))
-        train.step(train_loss)
+        return train_loss
+
+    def without_records() -> Value:
+        with net.unrecorded():
+            return loss(f(points.inputs), targets)
+
+    if training.time is None:
+        train = descent_rule(net, training, richness)
+        for _ in net.steps(training.steps):
+            train.step(in_state())
+        return
+    flow = flow_rule(net, training, richness, without_records, tolerance)
+    for state in net.steps(len(times) - 1):
+        in_state()
+        if not net.last:
+            flow.advance(float(times[state + 1]))
 
 
 def _outputs(net: Net, network: Program, points: Points) -> Callable[[np.ndarray], Any]:

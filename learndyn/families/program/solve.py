@@ -80,7 +80,7 @@ class SampledLimit(SampledMethod):
 
 def setting_of(problem: Problem, record: Record, seed: int, like: Limit) -> Setting:
     """What is run for a problem."""
-    loop, table = loop_of(problem), table_of(problem)
+    loop, table = loop_of(problem, record), table_of(problem)
     names = [quantity.name for quantity in table]
 
     def begin(backend: Backend, record: Record | None) -> ProgramTrainee:

@@ -16,6 +16,7 @@ from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.training import GradientDescent
 from learndyn.programs import Coordinates, SteppedProgram
+from learndyn.sampling.rules import refuse_in_flow
 
 
 class _Programs(Theory):
@@ -58,6 +59,7 @@ class ProgramOnPoints(_Programs, facts=FACTS["program/points"]):
         "network",
         "data",
         "training.steps",
+        "training.time",
         "training.momentum",
         "training.weight_decay",
         "training.noise",
@@ -67,9 +69,8 @@ class ProgramOnPoints(_Programs, facts=FACTS["program/points"]):
     table = POINTS
 
     def check(self, problem: Problem) -> None:
-        if problem.training.steps is None:
-            allowed = "programs are trained in steps; give steps instead"
-            raise ProblemError("training.time", problem.training.time, allowed)
+        if problem.training.time is not None:
+            refuse_in_flow(problem.training)
         if problem.data.gram is not None:
             allowed = (
                 "a program sees the inputs themselves; give inputs instead of their Gram matrix"

@@ -1,8 +1,8 @@
 """Kernels of wide networks with a convolution, another learning rule, skips or layer norm, from fields of samples.
 
-Features φ^ℓ have points × positions × samples, fields points × outputs × positions × samples, with one position if there is no
-convolution. With Γ_ab = 1/S² ("gap") or δ_ab/S ("flat"), patches 𝒯M_ab = Σ_q M_{a+q,b+q}/k, and the scale β_ℓ of the branches,
-one in the first layer,
+Features φ^ℓ have the axes points × positions × samples, fields g^ℓ points × outputs × positions × samples, with one
+position if there is no convolution. With Γ_ab = 1/S² ("gap") or δ_ab/S ("flat"), patches 𝒯M_ab = Σ_q M_{a+q,b+q}/k, and
+the scale β_ℓ of the branches, one in the first layer,
 
     Φ^ℓ_μα = Σ_ab Γ_ab ⟨φ^ℓ_μa φ^ℓ_αb⟩,   G^ℓ_μα = ⟨Σ_a g^ℓ_μa Σ_b g^ℓ_αb⟩,
     K_μα = Φ^L_μα + Σ_ℓ β_ℓ² Σ_ab ⟨ḡ^{ℓ+1}_μa g^{ℓ+1}_αb⟩ (𝒯⟨φ^ℓ_μ φ^ℓ_α⟩_ab + bias),

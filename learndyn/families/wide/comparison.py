@@ -15,8 +15,8 @@ from learndyn.errors import NoTheory, ProblemError
 from learndyn.families.wide.network import Wide
 from learndyn.families.wide.solve import (
     GradientIndependence,
-    InBatches,
     Perturbative,
+    SampledLayers,
     StaticKernel,
     automatic,
 )
@@ -60,7 +60,7 @@ def approximations(
         kind = type(problem.network).__name__
         raise ProblemError("problem.network", kind, "must be a Wide network")
     full_theory = automatic(problem, Record.of(problem.training, save_at))
-    if isinstance(full_theory, InBatches):
+    if isinstance(full_theory, SampledLayers):
         full_theory = dataclasses.replace(full_theory, samples=samples)
     methods = [
         full_theory,

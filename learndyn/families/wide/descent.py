@@ -1,8 +1,7 @@
 """Wide networks in training as Gaussian programs, and their observables.
 
-A step is θ ← (1 − ηλ)θ + B, B ← βB − ηγ_0² θ̄, with the gradients θ̄ of `learndyn.programs`. In the recorded states the
-program shows h^ℓ, φ(h^ℓ) and g^ℓ of all points: g^ℓ_μc is the adjoint of h^ℓ_μ for the loss γ_0 f_μc. Kernels are
-products of these vectors.
+In the recorded states the program shows h^ℓ, φ(h^ℓ) and g^ℓ of all points: g^ℓ_μc is the adjoint of h^ℓ_μ for the loss
+γ_0 f_μc. Kernels are products of these vectors.
 """
 
 from typing import Any
@@ -13,46 +12,93 @@ from learndyn.core.progressing import Products
 from learndyn.core.record import Record
 from learndyn.families.wide import architecture_kernels as kernels
 from learndyn.families.wide.forward import ForwardPass, ProgramFields
-from learndyn.families.wide.kernel_observables import with_summaries
+from learndyn.families.wide.kernel_observables import tangent_kernel, with_summaries
 from learndyn.families.wide.network import FEEDBACK
 from learndyn.families.wide.observables import losses
 from learndyn.families.wide.problem_arrays import WideSetting
+from learndyn.numerics.gram import gram
 from learndyn.numerics.precision import float64
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import rates
-from learndyn.programs import SGD, Net
+from learndyn.programs import Net
 from learndyn.programs.backends import Backend
 from learndyn.programs.dims import NotFinite
 from learndyn.programs.gradients import adjoints
+from learndyn.programs.values import Value
 from learndyn.sampling.losses import loss_on_points
+from learndyn.sampling.rules import descent_rule, flow_rule, times_of
 from learndyn.sampling.trainee import Loop, ProgramTrainee
 
 PREACTIVATIONS = 512
 """The largest number of samples of the preactivations in a solution."""
 
 
-def descent(net: Net, problem: Problem, setting: WideSetting) -> None:
-    """The training loop of a wide network."""
+def training_loop(
+    net: Net, problem: Problem, setting: WideSetting, record: Record, tolerance: float
+) -> None:
+    """The training of a wide network: in steps, or in gradient flow through the recorded times."""
     forward, training = ForwardPass(net, problem), problem.training
-    gamma, P = setting.gamma, setting.trained
-    with float64():  # a program runs in a thread of its own
-        eta = np.asarray(rates(training, training.steps), float) * gamma**2
-    train = SGD(
-        net,
-        lambda step: float(eta[step]),
-        training.momentum,
-        training.weight_decay / gamma**2,
-        training.noise / gamma**2,
-    )
+    trained, y = slice(setting.trained), setting.loss.targets
     loss = loss_on_points(training.criterion, training.loss)
-    for _ in net.steps(training.steps):
-        fields = forward(slice(P))
-        if setting.diverged(fields.f.data):
+    if record.axis == "step":
+        train = descent_rule(net, training, setting.gamma)
+        for _ in net.steps(training.steps):
+            train.step(loss(fields_in_state(net, forward, trained, setting).f, y))
+        return
+    times = times_of(record)
+    flow = flow_rule(net, training, setting.gamma, lambda: loss(forward(trained).f, y), tolerance)
+    for state in net.steps(len(times) - 1):
+        fields_in_state(net, forward, trained, setting)
+        if not net.last:
+            flow.advance(float(times[state + 1]))
+
+
+def gradient_independent_loop(
+    net: Net, problem: Problem, setting: WideSetting, record: Record
+) -> None:
+    """Descent with a backward pass through weights of its own; f follows the tangent kernel of the fields."""
+    forward, training = ForwardPass(net, problem, tied=False), problem.training
+    train = descent_rule(net, training, setting.gamma)
+    with float64():
+        eta = np.asarray(rates(training, training.steps), float)
+    f, everything = np.zeros((setting.points, setting.outputs)), slice(None)
+    for t in net.steps(training.steps):
+        if setting.diverged(f):
             raise NotFinite("training has diverged")
-        net.record(trained=fields.f)
-        if net.kept:
-            show(net, forward, fields, setting)
-        train.step(loss(fields.f, setting.loss.targets))
+        fields = forward(everything)
+        g = backward(fields, setting)
+        net.record(f=f)
+        net.shown = {"h": _data(fields.h), "phi": _data(fields.phi), "g": g}
+        E = setting.loss.force(f)
+        train.step(-(E * fields.f).sum())
+        if not net.last:
+            f = f + eta[t] * _tangent_step(setting, net.shown["phi"], g, E)
+
+
+def _tangent_step(
+    setting: WideSetting, phi: list[np.ndarray], g: list[np.ndarray], E: np.ndarray
+) -> np.ndarray:
+    """K(t, t) E (points × C), with the tangent kernel K = Σ_ℓ G^{ℓ+1} Φ^ℓ."""
+    Phi = np.stack([gram(features, mean=True) for features in phi])[:, None]
+    G = np.stack([gram(gradients, mean=True) for gradients in g])[:, None]
+    return np.einsum("mcad,ad->mc", tangent_kernel(setting, Phi, G)[0], E)
+
+
+def _data(values: list[Value]) -> list[np.ndarray]:
+    return [value.data for value in values]
+
+
+def fields_in_state(
+    net: Net, forward: ForwardPass, trained: slice, setting: WideSetting
+) -> ProgramFields:
+    """The fields of the trained points in a state of training, recorded if the state is kept."""
+    fields = forward(trained)
+    if setting.diverged(fields.f.data):
+        raise NotFinite("training has diverged")
+    net.record(trained=fields.f)
+    if net.kept:
+        show(net, forward, fields, setting)
+    return fields
 
 
 def show(net: Net, forward: ForwardPass, trained: ProgramFields, setting: WideSetting) -> None:
@@ -61,10 +107,7 @@ def show(net: Net, forward: ForwardPass, trained: ProgramFields, setting: WideSe
     if setting.points > setting.trained:
         parts.append(forward(slice(setting.trained, None)))
     net.record(f=np.concatenate([fields.f.data for fields in parts]))
-    h, phi = (
-        _joined([[value.data for value in getattr(fields, name)] for fields in parts])
-        for name in ("h", "phi")
-    )
+    h, phi = (_joined([_data(getattr(fields, x)) for fields in parts]) for x in ("h", "phi"))
     g = _joined([backward(fields, setting) for fields in parts])
     network = forward.network
     if not network.plain:

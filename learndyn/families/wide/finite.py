@@ -34,7 +34,7 @@ from learndyn.families.wide.finite_architectures import DescendingArchitecture
 from learndyn.families.wide.finite_responses import WideTangents
 from learndyn.families.wide.kernel_observables import tangent_kernel, with_summaries
 from learndyn.families.wide.observables import losses
-from learndyn.families.wide.problem_arrays import WideSetting, refuse_in_flow, wide_setting
+from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
 from learndyn.numerics.delayed import rows_times
 from learndyn.numerics.gram import gram
 from learndyn.problem.activations.values import with_slope
@@ -44,6 +44,7 @@ from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import as_schedule
 from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import PerStepRule
+from learndyn.sampling.rules import refuse_in_flow
 
 (_gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
 FLOW_STEP = 0.5

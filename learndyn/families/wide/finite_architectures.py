@@ -4,8 +4,8 @@ One forward pass has all options; without any it is the plain network of `wide/f
 carry S positions (one without a convolution), and a weight matrix W^ℓ acts on patches, the k positions that a unit sees
 side by side. Learning rules are gradients of a function with the true value and other derivatives: a product that goes
 forward through W and back through B, or features through which no gradient goes.
-With the fields g^ℓ = γ_0 N ∂f/∂h^ℓ of the rule and ḡ^ℓ of the true function, Γ_ab = 1/S² ("gap") or δ_ab/S ("flat"), β_0 = 1
-in the first layer and the branch scale above, and patches a^ℓ of the features φ^ℓ, the observables are
+With the fields g^ℓ = γ_0 N ∂f/∂h^ℓ of the rule and ḡ^ℓ of the true function, Γ_ab = 1/S² ("gap") or δ_ab/S ("flat"),
+β_ℓ one in the first layer and the branch scale above, and patches a^ℓ of the features φ^ℓ, the observables are
 
     Φ^ℓ_μα = Σ_ab Γ_ab ⟨φ^ℓ_μa φ^ℓ_αb⟩,   G^ℓ_μα = ⟨Σ_a g^ℓ_μa Σ_b g^ℓ_αb⟩,
     K_μα = Φ^L_μα + Σ_ℓ β_ℓ² Σ_ab ⟨ḡ^{ℓ+1}_μa g^{ℓ+1}_αb⟩ (⟨a^ℓ_μa a^ℓ_αb⟩ + bias) .
@@ -162,9 +162,7 @@ def _fields(
         return jnp.sum(passed.f, axis=0), passed
 
     slopes, passed = jax.jacrev(summed, has_aux=True)(zeros)
-    return passed, [
-        net.gamma * slope.shape[-1] * jnp.moveaxis(slope, 0, 1) for slope in slopes
-    ]
+    return passed, [net.gamma * slope.shape[-1] * jnp.moveaxis(slope, 0, 1) for slope in slopes]
 
 
 @eqx.filter_jit

@@ -45,10 +45,10 @@ class ProgramFields(NamedTuple):
 class Link:
     """The weights between two layers, a matrix for each offset, and the fixed ones of feedback alignment."""
 
-    def __init__(self, net: Net, network: Wide, below: Dim, above: Dim, ell: int):
+    def __init__(self, net: Net, network: Wide, below: Dim, above: Dim, ell: int, **options: bool):
         self.kernel = network.convolution.kernel if network.convolution else 1
         offsets = [f" {q}" for q in range(self.kernel)] if self.kernel > 1 else [""]
-        self.matrices = [net.matrix(above, below, name=f"W{ell}{q}") for q in offsets]
+        self.matrices = [net.matrix(above, below, name=f"W{ell}{q}", **options) for q in offsets]
         self.bias = net.normal(above) if network.bias else None
         self.overlap, self.fixed = network.feedback_overlap, []
         if network.learning_rule == "feedback_alignment":
@@ -78,9 +78,12 @@ def correlated(start: Value, other: Value, overlap: float) -> Value:
 
 
 class ForwardPass:
-    """The weights of a wide network, and its fields on points of its problem."""
+    """The weights of a wide network, and its fields on points of its problem.
 
-    def __init__(self, net: Net, problem: Problem):
+    Unless `tied`, the backward pass goes through weights of its own, to which training adds the same.
+    """
+
+    def __init__(self, net: Net, problem: Problem, tied: bool = True):
         self.network, self.net = problem.network, net
         network, C = self.network, problem.data.outputs
         self.gamma, self.rule = float(network.richness), network.learning_rule
@@ -90,8 +93,9 @@ class ForwardPass:
         else:  # layers that are added to each other have the same units
             self.dims = [net.dim("layers")] * network.depth
         self.V = net.normal(self.dims[0], self.inputs.shape[-1])
+        options = {"tied": tied, "noisy": bool(problem.training.noise)}
         self.links = [
-            Link(net, network, below, above, ell)
+            Link(net, network, below, above, ell, **options)
             for ell, (below, above) in enumerate(pairwise(self.dims), 1)
         ]
         self.gates = self._gates(problem) if self.rule == "gated_linear" else []

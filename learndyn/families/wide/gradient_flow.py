@@ -1,4 +1,4 @@
-"""Gradient flow of wide networks: gradient descent in small steps, extrapolated to step size zero.
+"""Gradient flow of methods without samples: gradient descent in small steps, extrapolated to step size zero.
 
 A solution with steps dt differs from gradient flow by a series in dt. Three solutions, x(dt), x(dt/2) and x(dt/4),
 remove its first two orders:
@@ -7,11 +7,6 @@ remove its first two orders:
 
 The change by the second order, x − x_2, is the stated accuracy. If it is more than `tolerance`, relative to the largest
 prediction or loss, the steps are halved.
-
-A sampled solution is extrapolated batch by batch: a batch starts from the same neurons for every step size, so that
-most of its noise cancels in the differences. The spread of x is the standard error, which extrapolation may increase;
-the spread of x − x_2 is the noise of the stated accuracy, and only changes beyond it count. So `tolerance` concerns the
-step size alone, and the standard error the samples.
 """
 
 import dataclasses
@@ -24,17 +19,15 @@ from learndyn.core.curves import Curves, ExtrapolatedCurves, extrapolated
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
 from learndyn.errors import NotConverged, ProblemError
-from learndyn.families.wide.problem_arrays import refuse_in_flow, wide_setting
-from learndyn.numerics.times import DEFAULT_COUNT, linear_times
+from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PerStep, as_schedule
 from learndyn.problem.training import GradientDescent
+from learndyn.sampling.rules import refuse_in_flow
 
 HALVINGS = 3
 """The number of times the steps are halved before the solver gives up."""
 JUDGED = ("prediction", "train_loss", "test_prediction", "test_loss")
-NOISE = 3.0
-"""Changes smaller than this many standard errors are not attributed to the step size."""
 FIRST_STEP = 0.5
 """The first step, times the largest eigenvalue of the dynamics at the start."""
 
@@ -82,32 +75,37 @@ def first_step(problem: Problem) -> float:
     return max(FIRST_STEP / fastest, sys.float_info.min)
 
 
+def in_steps_or_time(
+    problem: Problem,
+    record: Record,
+    tolerance: float,
+    report: Report,
+    descend: Callable[[Problem, Record, Report], Curves],
+) -> Curves:
+    """Descent if the record is in steps, and else gradient flow at the recorded times."""
+    if record.axis == "step":
+        return descend(problem, record, report)
+    return flow(problem, record, tolerance, report, descend)
+
+
 def flow(
     problem: Problem,
     record: Record,
     tolerance: float,
     report: Report,
-    solve: Callable[..., Curves],
-    costly: bool,
+    descend: Callable[[Problem, Record, Report], Curves],
 ) -> Curves:
-    """Gradient flow at the recorded times; `solve(problem, record, report)` is descent.
-
-    Every recorded time needs a step that ends there. If steps are `costly` and the user did not choose the times, no
-    more times are recorded than there are steps of the first size.
-    """
+    """Gradient flow at the recorded times; `descend(problem, record, report)` is descent in steps."""
     refuse_in_flow(problem.training)
-    dt, end = first_step(problem), problem.training.time
-    if costly and not record.chosen:
-        count = int(min(np.ceil(end / dt) + 1, DEFAULT_COUNT))
-        record = record.moved_to(linear_times(end, count))
+    dt = first_step(problem)
     total = 8.0 ** (HALVINGS + 2)
     grids: list[Curves] = []
-    errors = [np.inf]
+    error = np.inf
     for halvings in range(HALVINGS + 3):
         descent, states = in_steps(problem, record.at, dt, halvings)
         done = 8.0 ** (halvings - 1) / total
         share = 8.0**halvings / total
-        curves = solve(
+        curves = descend(
             descent, Record("step", states), lambda x, a=done, b=share: report(a + b * x)
         )
         if curves.diverged_at is not None:
@@ -118,47 +116,35 @@ def flow(
         grids = [*grids[-2:], dataclasses.replace(with_limit, record=record)]
         if len(grids) < 3:
             continue
-        result = extrapolated(grids, aside=("preactivation",))
-        errors.append(_worst(result))
-        if errors[-1] <= tolerance:
+        result = extrapolated(grids)
+        error = _worst(result)
+        if error <= tolerance:
             in_steps_alone = curves.evidence.get("accuracy", {})
             accuracy = {
                 name: float(np.max(np.abs(change), initial=0.0)) + in_steps_alone.get(name, 0.0)
                 for name, change in result.change.items()
             }
             return result.curves.told(accuracy=accuracy, steps=int(states[-1]))
-    raise NotConverged(_why(errors, tolerance, bool(grids and grids[-1].batches)))
+    raise NotConverged(_why(error, tolerance))
 
 
-def _why(errors: list[float], tolerance: float, sampled: bool) -> str:
-    """Why gradient flow missed the tolerance, judged by the errors after each halving, and what to try."""
-    last, before = errors[-1], errors[-2] if len(errors) > 1 else np.inf
-    if not np.isfinite(last):
+def _why(error: float, tolerance: float) -> str:
+    """Why gradient flow missed the tolerance, and what to try."""
+    if not np.isfinite(error):
         return (
             f"descent still diverges after {HALVINGS + 2} halvings of the step; use a shorter time"
         )
-    reached = (
-        f"gradient flow is accurate to {last:.2g} of its largest value after {HALVINGS} halvings of the step, and the "
-        f"tolerance is {tolerance:g}; "
+    return (
+        f"gradient flow is accurate to {error:.2g} of its largest value after {HALVINGS} halvings of the step, and the "
+        f"tolerance is {tolerance:g}; use a larger tolerance or a shorter time"
     )
-    if sampled and last > before / 2:
-        return reached + (
-            "halving no longer helps, because the responses of so many steps need more samples; use more samples, a "
-            "larger tolerance or a shorter time"
-        )
-    return reached + "use a larger tolerance or a shorter time"
 
 
 def _worst(result: ExtrapolatedCurves) -> float:
-    """The largest change by the finest step beyond its noise, relative to the largest value."""
+    """The largest change by the finest step, relative to the largest value."""
     worst = 0.0
     for name in JUDGED:
-        if name not in result.change:
-            continue
-        change, noise = result.change[name], result.noise[name]
-        scale = max(float(np.max(np.abs(result.curves[name]))), 1e-300)
-        # Few batches estimate a single noise poorly, so it is taken to be at least the usual one of the observable.
-        usual = np.sqrt(np.mean(noise**2))
-        beyond = np.abs(change) - NOISE * np.maximum(noise, usual)
-        worst = max(worst, float(np.max(beyond, initial=0.0)) / scale)
+        if name in result.change:
+            scale = max(float(np.max(np.abs(result.curves[name]))), 1e-300)
+            worst = max(worst, float(np.max(np.abs(result.change[name]), initial=0.0)) / scale)
     return worst

@@ -96,10 +96,14 @@ class Wide(Network):
     def validate(self) -> None:
         rule = self.learning_rule
         if self.feedback_overlap and rule not in FEEDBACK:
-            allowed = f"must be 0 with the learning rule {rule!r}, which has no fixed backward weights"
+            allowed = (
+                f"must be 0 with the learning rule {rule!r}, which has no fixed backward weights"
+            )
             raise ProblemError("Wide.feedback_overlap", self.feedback_overlap, allowed)
         if rule == "gated_linear" and not isinstance(self.activation, Linear):
-            allowed = "must be 'linear' with the learning rule 'gated_linear', which has gates instead"
+            allowed = (
+                "must be 'linear' with the learning rule 'gated_linear', which has gates instead"
+            )
             raise ProblemError("Wide.activation", self.activation, allowed)
         if rule in ("direct_feedback_alignment", "gated_linear"):
             for name, default in (("convolution", None), ("skip", None), ("normalization", "none")):
@@ -132,5 +136,7 @@ class Wide(Network):
             raise ProblemError("data.gram", data.gram, allowed)
         columns, S = data.inputs.shape[1], self.convolution.positions
         if columns % S:
-            allowed = f"must divide the {columns} columns of the inputs, which are positions × channels"
+            allowed = (
+                f"must divide the {columns} columns of the inputs, which are positions × channels"
+            )
             raise ProblemError("network.convolution.positions", S, allowed)

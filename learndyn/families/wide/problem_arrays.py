@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from learndyn.core.divergence import diverged
-from learndyn.errors import ProblemError
 from learndyn.families.wide.loss import Loss, loss_of
 from learndyn.problem.activations import Activation
 from learndyn.problem.problem import Problem
@@ -56,14 +55,6 @@ class WideSetting(NamedTuple):
     def states(self) -> int:
         """T + 1, the number of states of T steps."""
         return len(self.k)
-
-
-def refuse_in_flow(training: GradientDescent) -> None:
-    """Refuse momentum and noise in gradient flow."""
-    for name in ("momentum", "noise"):
-        if value := getattr(training, name):
-            allowed = "must be 0 in gradient flow; give training steps instead of a time"
-            raise ProblemError(f"training.{name}", value, allowed)
 
 
 def wide_setting(

@@ -1,23 +1,24 @@
-"""The methods for wide networks: the full theory in four forms, and its approximations."""
+"""The methods for wide networks: the full theory in three forms, and its approximations."""
 
 import abc
-import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from learndyn.core.batches import power_of_two, pseudovalues
-from learndyn.core.curves import Curves, of_batches
+from learndyn.core.batches import pseudovalues
+from learndyn.core.curves import Curves
 from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
-from learndyn.core.threads import in_threads, workers
 from learndyn.errors import NoTheory, ProblemError
-from learndyn.families.wide.descent import WideProgram, descent
-from learndyn.families.wide.equations.alternating import alternate
+from learndyn.families.wide.descent import (
+    WideProgram,
+    gradient_independent_loop,
+    training_loop,
+)
 from learndyn.families.wide.equations.approximations import (
     GRIDS,
     gradient_independent_linear,
@@ -34,43 +35,32 @@ from learndyn.families.wide.equations.linear import (
     linear_memory,
     solve_linear,
 )
-from learndyn.families.wide.equations.particles import TrainingRule, move
-from learndyn.families.wide.equations.sampled import SampledSweep, sweep
-from learndyn.families.wide.gradient_flow import flow
+from learndyn.families.wide.gradient_flow import in_steps_or_time
 from learndyn.families.wide.kernel_observables import is_linear, of_linear_units, with_summaries
 from learndyn.families.wide.observables import TABLE, losses
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
 from learndyn.memory import require_memory
-from learndyn.numerics.covariance import covariance_root
-from learndyn.numerics.gram import gram
-from learndyn.numerics.rules import quasi_random_rule
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.problem.activations import Activation, Relu
-from learndyn.problem.checks import choice, number, optional, whole
+from learndyn.problem.checks import number, optional
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
+from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import rates
 from learndyn.programs import Limit
 from learndyn.programs.backends import Backend
 from learndyn.sampling.batches import Setting
 from learndyn.sampling.method import SampledMethod
+from learndyn.sampling.rules import refuse_in_flow
 
 ROWS_WORK = 3e9
 """Up to this value of L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
+FLOW_TOLERANCE = 1e-3
+"""The error of a step of gradient flow, unless a tolerance is given."""
 SMOOTH_DROP, RELU_DROP, LINEAR_DROP = 3e-3, 3e-2, 1e-5
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
-STEIN_SHARE = 0.25
-"""Stein responses to more directions than this share of the samples have a bias that half the samples do not show.
-
-Two relu layers, eight points, 30 steps: the last loss is 42 ± 4 % off at a share of 0.48, 3 ± 3 % and, in another run,
-9 ± 4 % at 0.24.
-"""
-OTHER_SEED = 10**9
-"""Added to the seed for the samples that show a bias, so that they differ from those of other seeds."""
-PREACTIVATIONS = 512
-"""The largest number of samples of the preactivations in a solution."""
 
 
 def layers_of(setting: WideSetting) -> dict[str, np.ndarray]:
@@ -87,22 +77,12 @@ class WideMethod(Method, abstract=True):
     tolerance: float = field(number(above=0), default=1e-3)
 
     @abc.abstractmethod
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+    def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
         """All observables of gradient descent at the recorded steps."""
-
-    def costly(self, problem: Problem) -> bool:
-        """Whether the cost grows as the third power of the steps."""
-        return False
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         _need_plain(self, problem)
-        if record.axis == "step":
-            return self.descent(problem, record, seed, report)
-
-        def descend(stepped: Problem, steps: Record, advance: Report) -> Curves:
-            return self.descent(stepped, steps, seed, advance)
-
-        return flow(problem, record, self.tolerance, report, descend, self.costly(problem))
+        return in_steps_or_time(problem, record, self.tolerance, report, self.descent)
 
     def way(self, problem: Problem) -> Way:
         """In processes, because Python leads the computation."""
@@ -117,27 +97,26 @@ def _with_losses(
     return arrays | losses(setting.loss, outputs, problem.data.test_targets)
 
 
-def _need_plain(method: WideMethod, problem: Problem) -> None:
+def _need_plain(method: Method, problem: Problem) -> None:
     """Refuse options that only sampled layers have."""
     if not problem.network.plain:
         raise NoTheory(
-            f"{type(method).__name__} is for networks without convolution, skips and norm that are trained by backprop; "
-            "use SampledLayers"
+            f"{type(method).__name__} is for networks without convolution, skips and norm that are trained by "
+            "backprop; use SampledLayers"
         )
 
 
 def _need_linear(method: WideMethod, problem: Problem) -> None:
     """Refuse activations that are not linear."""
     if not is_linear(problem.network.activation):
-        others = "Particles" if problem.network.depth == 1 else "SampledLayers"
-        allowed = f"is for linear activations only; use {others}"
+        allowed = "is for linear activations only; use SampledLayers"
         raise ProblemError("method", type(method).__name__, allowed)
 
 
 class LinearRows(WideMethod):
     """Linear networks of any depth, exactly, by the row recursion; with responses."""
 
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+    def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
         _need_linear(self, problem)
         setting = wide_setting(problem, int(record.last))
         require_memory(
@@ -243,7 +222,7 @@ class LinearInnovation(WideMethod):
         network = problem.network
         return not problem.training.noise and not (network.bias and network.depth > 1)
 
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+    def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
         _need_linear(self, problem)
         if not self.suits(problem):
             allowed = "must be LinearRows with Langevin noise, or with biases in several layers"
@@ -268,188 +247,14 @@ class LinearInnovation(WideMethod):
         )
 
 
-class InBatches(WideMethod, abstract=True):
-    """Base of the methods that sample neurons: the mean over independent batches; their spread is the standard error.
-
-    - `samples`: neurons of each layer in a batch, a power of two. 1024 unless given.
-    - `batches`: independent batches, at least two. 8 unless given.
-    """
-
-    samples: int = field(power_of_two, default=1024)
-    batches: int = field(whole(2), default=8)
-
-    @abc.abstractmethod
-    def batch(
-        self, problem: Problem, setting: WideSetting, saved: np.ndarray
-    ) -> tuple[Callable, dict]:
-        """A function that solves one batch, `run(seed, report) -> (arrays, states reached)`, and its evidence.
-
-        The arrays hold the observables, and the outputs `f` at all states.
-        """
-
-    def way(self, problem: Problem) -> Way:
-        """One problem at a time, because batches use all cores."""
-        return "alone"
-
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
-        setting, saved = wide_setting(problem, int(record.last)), record.at
-        run, evidence = self.batch(problem, setting, saved)
-        seeds = np.random.SeedSequence(seed).spawn(self.batches)
-
-        def solve_batch(index: int, advance: Report) -> tuple[Curves, np.ndarray, np.ndarray]:
-            arrays, reached = run(seeds[index], advance)
-            f, samples = arrays.pop("f"), arrays.pop("preactivation")
-            count = int(np.count_nonzero(saved < reached))
-            return Curves(TABLE, record, arrays, count, labels=layers_of(setting)), f, samples
-
-        solved = dict(in_threads(solve_batch, range(self.batches), report))
-        in_order = (solved[index] for index in sorted(solved))
-        batch_curves, outputs, samples = zip(*in_order, strict=True)
-        count = min(curves.count for curves in batch_curves)
-        cut = [curves.cut(count) for curves in batch_curves]
-        batches = {name: np.stack([curves[name] for curves in cut]) for name in cut[0].arrays}
-        # The loss of a batch is too high by half the variance of its outputs; pseudovalues remove that bias.
-        outputs = np.stack([f[saved[:count]] for f in outputs])
-        test_targets = problem.data.test_targets
-        batches |= pseudovalues(lambda f: losses(setting.loss, f, test_targets), outputs)
-        evidence |= {"samples": self.samples, "batches": self.batches}
-        curves = of_batches(cut[0], batches, count, evidence)
-        # Preactivations are samples of one batch, and have no mean.
-        arrays = curves.arrays | {"preactivation": samples[0]}
-        return dataclasses.replace(curves, arrays=arrays)
-
-
-class Particles(InBatches):
-    """One hidden layer: every neuron is a particle that moves on its own, from quasi-random starts."""
-
-    def batch(
-        self, problem: Problem, setting: WideSetting, saved: np.ndarray
-    ) -> tuple[Callable, dict]:
-        if setting.depth != 1:
-            other = "LinearRows" if is_linear(setting.activation) else "SampledLayers"
-            allowed = f"is for one hidden layer; use {other}"
-            raise ProblemError("method", "Particles", allowed)
-        training, steps = problem.training, setting.states - 1
-        eta = np.asarray(rates(training, training.steps), dtype=float)[:steps]
-        rule = TrainingRule(eta, training.momentum, training.weight_decay, training.noise)
-        dimensions = covariance_root(setting.K + setting.bias, rank=True).shape[1] + setting.outputs
-        if self.samples < 4 * dimensions:
-            allowed = f"must be at least {4 * dimensions}, for particles in {dimensions} dimensions"
-            raise ProblemError("Particles.samples", self.samples, allowed)
-        needed = 8.0 * 2 * self.samples * setting.points * (len(saved) * (2 + setting.outputs) + 12)
-        purpose = f"{steps} steps of particles"
-        require_memory(workers(self.batches) * needed, purpose, "use fewer samples")
-
-        def run(seed: np.random.SeedSequence, advance: Report) -> tuple[dict[str, np.ndarray], int]:
-            entropy = int(seed.generate_state(1)[0])
-            quadrature = quasi_random_rule(dimensions, self.samples, 1, entropy).replicate(0)
-            rng = np.random.default_rng(seed)
-            particles = move(setting, rule, quadrature, saved, rng, advance)
-            n, p, C = len(particles.phi), setting.points, setting.outputs
-            weights = particles.weights
-            Phi = gram(particles.phi.reshape(n, p, len(weights)), weights=weights)[None]
-            G = gram(particles.g.reshape(n, p, C, len(weights)), weights=weights)[None]
-            h = particles.h.reshape(1, n, p, len(weights))[..., :PREACTIVATIONS]
-            arrays = {"f": particles.f, "preactivation": h} | with_summaries(setting, Phi, G)
-            return arrays, particles.reached
-
-        return run, {"solver": "particles, quasi-random"}
-
-
-class OfLayers(InBatches, abstract=True):
-    """Base of the methods that sample the processes of all layers; the cost grows as the third power of the steps."""
-
-    def costly(self, problem: Problem) -> bool:
-        return True
-
-    def uses_stein(self, problem: Problem) -> bool:
-        """Whether responses come from integration by parts."""
-        return False
-
-    @property
-    @abc.abstractmethod
-    def responded(self) -> str:
-        """The method of responses that do not come from integration by parts, for the evidence."""
-
-    @abc.abstractmethod
-    def sampled(
-        self, setting: WideSetting, seed: np.random.SeedSequence, report: Report, stein: bool
-    ) -> SampledSweep:
-        """One batch of all layers."""
-
-    def batch(
-        self, problem: Problem, setting: WideSetting, saved: np.ndarray
-    ) -> tuple[Callable, dict]:
-        stein = self.uses_stein(problem)
-        n, p, C, L = setting.states, setting.points, setting.outputs, setting.depth
-        rows = float(n * p)
-        needed = 8.0 * L * (self.samples * rows * (5 + 3 * C) + rows**2 * (2 + 4 * C + C * C))
-        purpose = f"{n - 1} steps of {p} points"
-        require_memory(workers(self.batches) * needed, purpose, "use fewer samples or steps")
-
-        def run(seed: np.random.SeedSequence, advance: Report) -> tuple[dict[str, np.ndarray], int]:
-            f, layers, reached = self.sampled(setting, seed, advance, stein)
-            states = saved[saved < reached]
-            Phi = np.stack([layer.Phi[states][:, :, states] for layer in layers])
-            G = np.stack([layer.G[states][:, :, :, states] for layer in layers])
-            shape = (L, len(states), p, min(self.samples, PREACTIVATIONS))
-            samples = [[layer.h[t][:, :PREACTIVATIONS] for t in states] for layer in layers]
-            arrays = {
-                "f": f,
-                "A": np.stack([layer.A[states][:, :, states] for layer in layers]),
-                "B": np.stack([layer.B[states][:, :, :, states] for layer in layers]),
-                "preactivation": np.reshape(samples, shape),
-            }
-            return arrays | with_summaries(setting, Phi, G), reached
-
-        responses = "stein" if stein else self.responded
-        return run, {"solver": "sampled layers", "responses": responses}
-
-
-class WithResponses(OfLayers, abstract=True):
-    """Base of the methods with responses.
-
-    - `responses`: "adjoint" traces changes back through every sample, "stein" integrates by parts, which a relu needs;
-      "auto" (unless given) is "stein" for a relu and "adjoint" otherwise.
-    - `precision`: that of the tracing, which is most of the cost; "single" (unless given) or "double". The rounding of
-      "single" is far below the standard errors. All else is in double precision.
-    """
-
-    responses: str = field(choice("auto", "adjoint", "stein"), default="auto")
-    precision: str = field(choice("single", "double"), default="single")
-
-    @property
-    def responded(self) -> str:
-        return f"adjoint, {self.precision} precision"
-
-    def uses_stein(self, problem: Problem) -> bool:
-        relu = isinstance(problem.network.activation, Relu)
-        return self.responses == "stein" or (self.responses == "auto" and relu)
-
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
-        """With Stein responses, a second solve with half the samples shows their bias, the stated accuracy."""
-        if not self.uses_stein(problem):
-            return super().descent(problem, record, seed, report)
-        _check_stein(self, wide_setting(problem, int(record.last)))
-        full = super().descent(problem, record, seed, lambda x: report(0.6 * x))
-        half_method = dataclasses.replace(self, samples=self.samples // 2)
-        # The samples differ, so that the two solves do not share their noise.
-        half = InBatches.descent(
-            half_method, problem, record, seed + OTHER_SEED, lambda x: report(0.6 + 0.4 * x)
-        )
-        # Single entries of A and B are noise, and the preactivations are single samples.
-        judged = [name for name in full.arrays if name not in ("A", "B", "preactivation")]
-        return full.told(accuracy=full.restricted(judged).differences(half))
-
-
 class SampledLayers(SampledMethod):
     """Networks of any depth: the neurons of all layers, sampled, with weights revealed as far as they are asked.
 
     The mean over independent batches is the result, and their spread gives its standard error. With a `tolerance`, a
     pilot finds out how many samples that takes, and more are run until the error is so small.
 
-    - `tolerance`: the largest standard error of an observable, times its largest value if that is above 1. Not given:
-      a number of samples is run.
+    - `tolerance`: the largest standard error of an observable, times its largest value if that is above 1; in gradient
+      flow also the accuracy of the outputs. Not given: a number of samples is run, and the accuracy of flow is 1e-3.
     - `samples`: neurons of each layer in a batch, a power of two. Not given: 2048, or five for each direction that the
       weights of a layer are asked; with a tolerance, as many as it takes.
     - `batches`: independent batches, at least two; with a tolerance, at first. 8 unless given.
@@ -461,23 +266,11 @@ class SampledLayers(SampledMethod):
     drop: float | None = field(optional(number(minimum=0, below=0.1)), default=None)
 
     def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
-        setting = wide_setting(problem, 1)
-        drop = _drop_of(problem.network.activation) if self.drop is None else self.drop
-
-        def begin(backend: Backend, record: Record | None) -> WideProgram:
-            loop = functools.partial(descent, problem=problem, setting=setting)
-            return WideProgram(loop, backend, record, problem, setting)
-
-        return Setting(
-            Limit(drop=drop, single=self.precision == "single"),
-            begin,
-            TABLE,
-            record,
-            seed,
-            labels=layers_of(setting),
-            combined=lambda batches: with_unbiased_losses(problem, setting, batches),
-            aside=("preactivation",),
-            doubtful=("movement",),
+        if record.axis == "time":
+            refuse_in_flow(problem.training)
+        accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
+        return _sampled_setting(
+            self, problem, record, seed, self.drop, training_loop, tolerance=accuracy
         )
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
@@ -491,6 +284,40 @@ def _drop_of(activation: Activation) -> float:
     return RELU_DROP if isinstance(activation, Relu) else SMOOTH_DROP
 
 
+def _sampled_setting(
+    method: SampledMethod,
+    problem: Problem,
+    record: Record,
+    seed: int,
+    drop: float | None,
+    loop: Callable[..., None],
+    **options: Any,
+) -> Setting:
+    """Batches of a training loop of wide networks, with the observables of wide networks."""
+    setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
+    if drop is None:
+        drop = _drop_of(problem.network.activation)
+
+    def begin(backend: Backend, kept: Record | None) -> WideProgram:
+        states = record if kept is None else kept
+        program = functools.partial(
+            loop, problem=problem, setting=setting, record=states, **options
+        )
+        return WideProgram(program, backend, kept, problem, setting)
+
+    return Setting(
+        Limit(drop=drop, single=method.precision == "single"),
+        begin,
+        TABLE,
+        record,
+        seed,
+        labels=layers_of(setting),
+        combined=lambda batches: with_unbiased_losses(problem, setting, batches),
+        aside=("preactivation",),
+        doubtful=("movement",),
+    )
+
+
 def with_unbiased_losses(
     problem: Problem, setting: WideSetting, batches: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
@@ -502,91 +329,52 @@ def with_unbiased_losses(
     return batches | pseudovalues(lambda mean: losses(setting.loss, mean, test_targets), f)
 
 
-def _check_stein(method: InBatches, setting: WideSetting) -> None:
-    """Refuse Stein responses with a bias that would not show, and say how many samples are enough."""
-    directions = setting.states * setting.points * setting.outputs
-    if directions <= STEIN_SHARE * method.samples:
-        return
-    enough = 2 ** math.ceil(math.log2(directions / STEIN_SHARE))
-    counts = f"{setting.states} states of {setting.points} points"
-    if setting.outputs > 1:
-        counts += f" and {setting.outputs} outputs"
-    allowed = f"must be at least {enough} for {counts}: with fewer, responses by integration by parts are biased"
-    if not isinstance(setting.activation, Relu):
-        allowed += "; or use responses = 'adjoint'"
-    raise ProblemError(f"{type(method).__name__}.samples", method.samples, allowed)
-
-
-class AlternatingIteration(WithResponses):
-    """The paper's algorithm: iterate whole trajectories, new = (1 − `damping`) old + `damping` sampled.
-
-    Outputs follow the tangent kernel; plain gradient descent only.
-
-    - `damping`: the part of the way to the sampled result, above 0 and at most 1. 0.5 unless given.
-    - `change`: the largest change of an output at which the iteration has converged. 1e-4 unless given.
-    - `iterations`: the number of iterations after which it fails. 100 unless given.
-    """
-
-    damping: float = field(number(above=0, maximum=1), default=0.5)
-    change: float = field(number(above=0), default=1e-4)
-    iterations: int = field(whole(1), default=100)
-
-    def sampled(
-        self, setting: WideSetting, seed: np.random.SeedSequence, report: Report, stein: bool
-    ) -> SampledSweep:
-        plain_rates(setting, type(self).__name__)
-        return alternate(
-            setting,
-            self.samples,
-            seed,
-            report,
-            stein,
-            self.damping,
-            self.change,
-            self.iterations,
-            self.precision,
-        )
-
-
-class GradientIndependence(OfLayers):
+class GradientIndependence(SampledMethod):
     """No responses (A = B = 0): the backward pass as if through weights of its own. Exact for one hidden layer.
 
     Outputs follow the tangent kernel of the fields, f(t+1) = f(t) + ηK(t, t)E(t); plain gradient descent only. Linear
-    networks need no samples.
+    networks need no samples; others are trained in steps, and sampled as by `SampledLayers`.
+
+    - `tolerance`: of networks that are sampled, the largest standard error of an observable, times its largest value if
+      that is above 1; of linear networks, the accuracy of gradient flow, 1e-3 unless given.
+    - `samples`, `batches`, `precision`: as in `SampledLayers`.
     """
 
-    @property
-    def responded(self) -> str:
-        return "none"
-
-    def costly(self, problem: Problem) -> bool:
-        return not is_linear(problem.network.activation)
-
     def way(self, problem: Problem) -> Way:
-        return "alone" if self.costly(problem) else "processes"
+        return "processes" if is_linear(problem.network.activation) else "alone"
 
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+    def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
+        return _sampled_setting(self, problem, record, seed, None, gradient_independent_loop)
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        _need_plain(self, problem)
+        if is_linear(problem.network.activation):
+            accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
+            return in_steps_or_time(problem, record, accuracy, report, self._exact)
+        plain_rates(wide_setting(problem, int(record.last)), type(self).__name__)
+        if record.axis == "time":
+            raise NoTheory(
+                "GradientIndependence of nonlinear networks needs training in steps; give steps instead of a time"
+            )
+        return super().solve(problem, record, seed, report).told(solver="independent gradients")
+
+    def _exact(self, problem: Problem, record: Record, report: Report) -> Curves:
         setting = wide_setting(problem, int(record.last))
         plain_rates(setting, type(self).__name__)
-        if self.costly(problem):
-            return super().descent(problem, record, seed, report)
         require_memory(
             linear_memory(setting), f"{setting.states - 1} steps", "use fewer points or steps"
         )
-        return curves_of_rows(
-            problem, setting, record, gradient_independent_linear(setting, report)
-        )
+        solution = gradient_independent_linear(setting, report)
+        return curves_of_rows(problem, setting, record, solution)
 
-    def sampled(
-        self, setting: WideSetting, seed: np.random.SeedSequence, report: Report, stein: bool
-    ) -> SampledSweep:
-        return sweep(setting, self.samples, seed, report, stein, True, "single")
+    def start(self, problem: Problem, seed: int = 0) -> Progressing:
+        return Method.start(self, problem, seed)
 
 
 class StaticKernel(WideMethod):
     """The lazy limit γ_0 → 0: outputs follow the tangent kernel of the start, f(t+1) = f(t) + ηK(0)E(t)."""
 
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+    def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
         setting, saved = wide_setting(problem, int(record.last)), record.at
         arrays = _with_losses(problem, setting, _static(setting, saved), saved)
         curves = Curves(TABLE, record, arrays, labels=layers_of(setting))
@@ -620,7 +408,7 @@ def _static(
 class Perturbative(WideMethod):
     """Deep linear networks to the leading order γ_0² in which features move; plain gradient descent only."""
 
-    def descent(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+    def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
         setting, saved = wide_setting(problem, int(record.last)), record.at
         if not is_linear(setting.activation):
             raise NoTheory(
@@ -636,13 +424,13 @@ class Perturbative(WideMethod):
         return Curves(TABLE, record, arrays, labels=layers_of(setting), evidence=evidence)
 
 
-def automatic(problem: Problem, record: Record) -> WideMethod:
-    """The full theory: exact for linear networks, by particles for one hidden layer, else by sampled layers."""
+def automatic(problem: Problem, record: Record) -> Method:
+    """The full theory: exact for linear networks, by sampled layers for others."""
     network, data = problem.network, problem.data
     if not network.plain:
         return SampledLayers()
     if not is_linear(network.activation):
-        return Particles() if network.depth == 1 else SampledLayers()
+        return SampledLayers()
     if not LinearInnovation.suits(problem):
         return LinearRows()
     work = network.depth * data.outputs * float(data.total) ** 2 * float(record.last + 1) ** 3

@@ -33,14 +33,12 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
     )
     table = TABLE
     methods = (
-        solve.Particles,
         solve.SampledLayers,
         solve.LinearRows,
         solve.LinearInnovation,
         solve.GradientIndependence,
         solve.StaticKernel,
         solve.Perturbative,
-        solve.AlternatingIteration,
     )
     simulators = (WideDescent,)
     demo_size = 1000
@@ -74,6 +72,8 @@ def _check_options(problem: Problem) -> None:
         return
     words = "must be {} for networks with a convolution, learning rule, skip or norm"
     if training.time is not None:
-        raise ProblemError("training.time", training.time, words.format("left out, and steps given,"))
+        raise ProblemError(
+            "training.time", training.time, words.format("left out, and steps given,")
+        )
     if training.noise:
         raise ProblemError("training.noise", training.noise, words.format("0"))

@@ -59,7 +59,10 @@ def test_equal_inputs_at_all_positions_are_a_fully_connected_network(readout):
     """Linear units up to what is dropped, tanh within the standard errors of independent samples."""
     narrow = ld.Points.random(3, 2, seed=2, test_points=1)
     data = ld.Points(
-        np.tile(narrow.inputs, 3), narrow.targets, np.tile(narrow.test_inputs, 3), narrow.test_targets
+        np.tile(narrow.inputs, 3),
+        narrow.targets,
+        np.tile(narrow.test_inputs, 3),
+        narrow.test_targets,
     )
     convolution = ld.Convolution(3, 2, readout)
     names = ("prediction", "kernel", "Phi", "G")
@@ -88,7 +91,9 @@ def test_gap_does_not_see_shifts():
         seen = trained(trainee(asked.with_values(network=network), 30), asked)["f"]
     np.testing.assert_allclose(f[:, 3], f[:, 0], atol=1e-13)
     assert np.abs(seen[:, 3] - seen[:, 0]).max() > 1e-3
-    theory = ld.solve(asked, ld.SampledLayers(samples=512, batches=2, drop=1e-8, precision="double"))
+    theory = ld.solve(
+        asked, ld.SampledLayers(samples=512, batches=2, drop=1e-8, precision="double")
+    )
     np.testing.assert_allclose(
         theory["test_prediction"][:, 0], theory["prediction"][:, 0], rtol=0, atol=1e-6
     )

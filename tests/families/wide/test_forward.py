@@ -30,8 +30,9 @@ def test_the_dense_program_is_the_network(case, monkeypatch):
                 with_weights_of(network, self)
 
     monkeypatch.setattr(descent, "ForwardPass", Watched)
-    loop = functools.partial(descent.descent, problem=asked, setting=setting)
     record = Record.of(asked.training, None)
+    options = {"problem": asked, "setting": setting, "record": record, "tolerance": 1e-3}
+    loop = functools.partial(descent.training_loop, **options)
     with float64():
         program = descent.WideProgram(loop, Dense(40, seed=1), record, asked, setting)
         found, expected = trained(program, asked), trained(network, asked)

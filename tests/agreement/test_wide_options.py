@@ -1,8 +1,8 @@
 """Theory against finite networks with a convolution, other learning rules, skips or layer norm.
 
-Every setting is compared with `compare` at level 0.01/2: a few steps at width 400 in the quick suite, more at width 1000
-in the slow one. The variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the F distribution at the
-level 1e-3.
+Every setting is compared with `compare` at level 0.01/2: a few steps at width 400 in the quick suite, more at width
+1000 in the slow one. The variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the
+F distribution at the level 1e-3.
 """
 
 from functools import partial
@@ -33,8 +33,21 @@ SETTINGS = {
     "gap, linear, two outputs": problem(
         activation="linear", data=TWO, convolution=convolution(), momentum=0.4, weight_decay=0.1
     ),
+    "feedback": feedback(feedback_overlap=0.5),
+    "feedback, linear, three layers": feedback(3, "linear", feedback_overlap=0.5, richness=1.0),
+    "feedback, gap": feedback(feedback_overlap=0.3, convolution=convolution(), rate=1.0),
+    "feedback, weight decay": feedback(feedback_overlap=0.5, weight_decay=0.1, momentum=0.3),
+    "direct feedback": problem(
+        3, learning_rule="direct_feedback_alignment", feedback_overlap=0.5, data=TWO
+    ),
+    "gates": problem(activation="linear", learning_rule="gated_linear", steps=12),
+    "skips": problem(4, skip=ld.ScaledSkip(1.0)),
+    "skips, relu, norm": problem(
+        3, "relu", skip=0.7, normalization="layer", rate=0.3, richness=1.0, steps=8
+    ),
+    "norm": problem(normalization="layer", rate=0.3),
 }
-QUICK = ["gap"]
+QUICK = ["gap", "feedback", "direct feedback", "gates", "skips", "norm"]
 SAVED = 5
 
 

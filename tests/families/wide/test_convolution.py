@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import scipy.stats
 
 import learndyn as ld
 from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
 from tests import problems
 from tests.families.wide.architectures import trained, trainee
+from tests.families.wide.errors import check_within_errors
 from tests.families.wide.plain_convolution import linear_convolution, particles, readout_kernel
 
 EXACT = ld.SampledLayers(samples=1024, batches=2, precision="double", drop=1e-9)
@@ -19,14 +19,6 @@ def problem(convolution, depth=2, activation="linear", data=None, richness=1.5, 
     network = ld.Wide(depth, activation, richness, convolution=convolution)
     data = data or ld.Points.random(3, 6, seed=2, test_points=1)
     return problems.wide(network=network, data=data, **({"rate": 0.3, "steps": 5} | properties))
-
-
-def check_within_errors(one, other, error, other_error):
-    """Means over eight batches agree: the largest of all entries in Student's distribution, at the level 1e-3."""
-    moving = np.hypot(error, other_error) > 1e-12
-    ratio = (one - other)[moving] / np.hypot(error, other_error)[moving]
-    assert np.abs(ratio).max() < scipy.stats.t.ppf(1 - 5e-4 / ratio.size, 7)
-    np.testing.assert_allclose(one[~moving], other[~moving], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("readout", ["gap", "flat"])

@@ -43,6 +43,7 @@ from learndyn.families.two_layer.reused.fixed_point import FixedPoint
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
+from learndyn.families.wide.infinite_depth import DepthExtrapolation
 from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import (
     GradientIndependence,
@@ -100,6 +101,7 @@ __all__ = [
     "CustomField",
     "Dataset",
     "DeepLinear",
+    "DepthExtrapolation",
     "Descent",
     "Erf",
     "ExactLimit",

@@ -31,6 +31,8 @@ STABLE = 3.0
 STIFF = 300.0
 """From this value of ρ times the time left on, Chebyshev's rule takes fewer nodes."""
 POWER_ITERATIONS = 6
+STEPS_ADD_UP = 4.0
+"""A step may have an error of the tolerance over this: linear networks of three layers were then within it."""
 MOST_NODES = 10**6
 """Nodes after which the flow is given up."""
 MOST_STAGES = 200
@@ -78,7 +80,7 @@ class Flow:
     - `rate` (η): a function of the time.
     - `end`: when training ends.
     - `decay` (λ): 0 unless given.
-    - `tolerance`: the error of a step. 1e-3 unless given; in single precision rounding prevents less.
+    - `tolerance`: the error of the outputs, absolute. 1e-3 unless given; in single precision rounding prevents less.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Flow:
         tolerance: float = 1e-3,
     ):
         self.net, self.loss, self.rate, self.end = net, loss, rate, end
-        self.decay, self.tolerance = decay, tolerance
+        self.decay, self.tolerance = decay, tolerance / STEPS_ADD_UP
         self.nodes, self.rejected, self.stiff = 0, 0, False
         self._parameters = net.parameters
         self._now: Step | None = None

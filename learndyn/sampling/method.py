@@ -2,23 +2,18 @@
 
 import abc
 import math
-from typing import Any
-
-import numpy as np
 
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method, Way
-from learndyn.core.progressing import Progressing, Report
+from learndyn.core.progressing import Report
 from learndyn.core.record import Record
-from learndyn.core.threads import in_threads
 from learndyn.errors import TooFewSamples
 from learndyn.problem.checks import choice, number, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
-from learndyn.sampling.batches import FULLEST, SEEDS, Sampling, Setting, sampled
+from learndyn.sampling.batches import FULLEST, Sampling, Setting, sampled
 from learndyn.sampling.tolerance import sampled_to_tolerance
-from learndyn.sampling.trainee import ProgramTrainee
 
 PILOT_SAMPLES = 1024
 """Samples of a batch of the pilot."""
@@ -71,15 +66,9 @@ class SampledMethod(Method, abstract=True):
         setting = self.setting(problem, record, seed)
         if self.tolerance is not None:
             return sampled_to_tolerance(self, setting, self.tolerance, report)
-        samples = self.samples or self._enough_samples(setting)
+        samples = self.samples or self.enough_samples(setting)
         sampling = self._sampled(setting, samples, self.batches, self.judges_bias, report)
         return sampling.curves(self.extrapolates(sampling))
-
-    def start(self, problem: Problem, seed: int = 0) -> Progressing:
-        setting = self.setting(problem, Record.of(problem.training), seed)
-        like = setting.with_samples(self.samples or self._enough_samples(setting))
-        backends = [like.reseeded(seed * SEEDS + batch) for batch in range(self.batches)]
-        return SampledRun(like.samples, [setting.begin(backend, None) for backend in backends])
 
     def pilot(self, setting: Setting, count: int, halves: bool, report: Report) -> Sampling:
         """Batches of few samples; more samples if those are too few."""
@@ -103,44 +92,7 @@ class SampledMethod(Method, abstract=True):
                 raise
         return sampled(setting, samples, range(count), False, report)
 
-    def _enough_samples(self, setting: Setting) -> int:
+    def enough_samples(self, setting: Setting) -> int:
         """A number of samples of which the directions fill no more than a fifth."""
         directions = self.pilot(setting, 1, False, lambda done: None).directions
         return max(USUAL_SAMPLES, 2 ** math.ceil(math.log2(max(directions / FULLEST, 1.0))))
-
-
-class SampledRun(Progressing):
-    """The limit of a program, all batches side by side: the observables are their means."""
-
-    now: int = 0
-
-    def __init__(self, samples: int, batches: list[ProgramTrainee]):
-        self._samples, self._batches = samples, batches
-
-    def advance(self, states: Any, report: Report) -> int:
-        runs = dict(enumerate(self._batches))
-
-        def advanced(number: int, _: Report) -> int:
-            return runs[number].advance(states, lambda state: None)
-
-        count = min(dict(in_threads(advanced, runs)).values())
-        if count:
-            self.now = int(states[count - 1])
-        return count
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        each = [batch.arrays() for batch in self._batches]
-        count = min(len(array) for arrays in each for array in arrays.values())
-        return {
-            name: np.mean([arrays[name][:count] for arrays in each], axis=0) for name in each[0]
-        }
-
-    def observe(self) -> dict[str, np.ndarray]:
-        each = [batch.observe() for batch in self._batches]
-        return {name: np.mean([arrays[name] for arrays in each], axis=0) for name in each[0]}
-
-    def after(self) -> int:
-        return self.now + 1
-
-    def evidence(self) -> dict[str, Any]:
-        return {"samples": self._samples, "batches": len(self._batches)}

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from learndyn.core.solve import solve
-from learndyn.families.wide.solve import Particles
+from learndyn.families.wide.solve import SampledLayers
 from learndyn.papers import wide as drawn
 from learndyn.problem.points import Points
 from tests.papers.test_figures import drawn_tiny
@@ -54,7 +54,7 @@ def test_weights_that_decay_are_trained_without_subtracting_the_initial_function
 def test_the_share_of_the_kernel_is_that_of_its_trace():
     """Without force (γ_0 → 0 at short times) two layers of relu weights decay, and K as (1 − ηλ)^(2t)."""
     setting = drawn.RichnessSeries(1, "relu", Points.random(3, 4), 0.1, 5, weight_decay=2.0)
-    theory = solve(setting.problem(1e-6), Particles(samples=64, batches=2))
+    theory = solve(setting.problem(1e-6), SampledLayers(samples=64, batches=2))
     # Forces move fields by γ_0² at most.
     assert drawn.kernel_share(theory) == pytest.approx(0.8**10, rel=1e-5)
 

@@ -175,7 +175,7 @@ def test_runs_are_seed_by_seed_those_of_simulate(seeds):
 
 def test_standard_errors_of_sampled_theories_are_carried_along(tmp_path):
     made = ld.Problem(ld.Wide(1, "tanh"), ld.Points.random(3, 4), ld.GradientDescent(0.1, steps=3))
-    method = ld.Particles(samples=64, batches=3)
+    method = ld.SampledLayers(samples=64, batches=3)
     options = {"method": method, "observables": ["train_loss"], "seed": 5}
     over = {"network.richness": [0.5, 1.0]}
     swept = ld.sweep(made, over, store=tmp_path, **options)

@@ -20,7 +20,7 @@ from learndyn.problem.checks import (
 from learndyn.problem.network import Network
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
-from learndyn.problem.skips import ScaledSkip, skip
+from learndyn.problem.skips import ScaledSkip, depth, skip
 from learndyn.problem.supplies import Supply
 from learndyn.problem.tasks import LinearMap
 
@@ -28,12 +28,6 @@ from learndyn.problem.tasks import LinearMap
 def _width(value: Any, name: str) -> float | np.ndarray:
     """A positive number (inf is allowed), or one for each layer."""
     return (array(1, above=0) if is_list(value) else number(above=0, finite=False))(value, name)
-
-
-def _depth(value: Any, name: str) -> float:
-    """A whole number of hidden layers, or inf."""
-    infinite = isinstance(value, float) and value == math.inf
-    return value if infinite else whole(1)(value, name)
 
 
 class DeepLinear(Network):
@@ -73,7 +67,7 @@ class DeepLinear(Network):
     Δ = Xv + σε, h^0 = X^⊤Δ/P (or Λv), h^1 = W^0 h^0, W^0 += ηγ_0 Σ_c g^1_c h^{0⊤}_c; `width` is then a count of units.
     """
 
-    depth: float = field(_depth)
+    depth: float = field(depth)
     width: float | np.ndarray = field(_width)
     richness: float = field(squared(above=0), default=1.0)
     outputs: int = field(whole(1), default=1)

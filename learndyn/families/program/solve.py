@@ -1,16 +1,21 @@
 """The methods for programs: samples of the limit, to a number or to a tolerance, and coordinates of linear programs."""
 
+from typing import Any
+
+import numpy as np
+
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
+from learndyn.core.threads import in_threads
 from learndyn.families.program.loop import loop_of, table_of
 from learndyn.problem.checks import boolean, number, optional
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.programs import Coordinates, Limit
 from learndyn.programs.backends import Backend
-from learndyn.sampling.batches import Sampling, Setting
+from learndyn.sampling.batches import SEEDS, Sampling, Setting
 from learndyn.sampling.method import SampledMethod
 from learndyn.sampling.trainee import ProgramTrainee
 
@@ -72,6 +77,12 @@ class SampledLimit(SampledMethod):
     def needs_halves(self) -> bool:
         return bool(self.extrapolate)
 
+    def start(self, problem: Problem, seed: int = 0) -> Progressing:
+        setting = self.setting(problem, Record.of(problem.training), seed)
+        like = setting.with_samples(self.samples or self.enough_samples(setting))
+        backends = [like.reseeded(seed * SEEDS + batch) for batch in range(self.batches)]
+        return SampledRun(like.samples, [setting.begin(backend, None) for backend in backends])
+
     def extrapolates(self, sampling: Sampling) -> bool:
         if not sampling.batches[0].halves:
             return False
@@ -87,3 +98,40 @@ def setting_of(problem: Problem, record: Record, seed: int, like: Limit) -> Sett
         return ProgramTrainee(loop, backend, names, record)
 
     return Setting(like, begin, table, record, seed)
+
+
+class SampledRun(Progressing):
+    """The limit of a program, all batches side by side: the observables are their means."""
+
+    now: int = 0
+
+    def __init__(self, samples: int, batches: list[ProgramTrainee]):
+        self._samples, self._batches = samples, batches
+
+    def advance(self, states: Any, report: Report) -> int:
+        runs = dict(enumerate(self._batches))
+
+        def advanced(number: int, _: Report) -> int:
+            return runs[number].advance(states, lambda state: None)
+
+        count = min(dict(in_threads(advanced, runs)).values())
+        if count:
+            self.now = int(states[count - 1])
+        return count
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        each = [batch.arrays() for batch in self._batches]
+        count = min(len(array) for arrays in each for array in arrays.values())
+        return {
+            name: np.mean([arrays[name][:count] for arrays in each], axis=0) for name in each[0]
+        }
+
+    def observe(self) -> dict[str, np.ndarray]:
+        each = [batch.observe() for batch in self._batches]
+        return {name: np.mean([arrays[name] for arrays in each], axis=0) for name in each[0]}
+
+    def after(self) -> int:
+        return self.now + 1
+
+    def evidence(self) -> dict[str, Any]:
+        return {"samples": self._samples, "batches": len(self._batches)}

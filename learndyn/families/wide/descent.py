@@ -16,6 +16,7 @@ from learndyn.families.wide.kernel_observables import tangent_kernel, with_summa
 from learndyn.families.wide.network import FEEDBACK
 from learndyn.families.wide.observables import losses
 from learndyn.families.wide.problem_arrays import WideSetting
+from learndyn.families.wide.responses import LinkState, link_state, responses
 from learndyn.numerics.gram import gram
 from learndyn.numerics.precision import float64
 from learndyn.problem.problem import Problem
@@ -34,16 +35,25 @@ PREACTIVATIONS = 512
 
 
 def training_loop(
-    net: Net, problem: Problem, setting: WideSetting, record: Record, tolerance: float
+    net: Net,
+    problem: Problem,
+    setting: WideSetting,
+    record: Record,
+    tolerance: float,
+    with_responses: bool = False,
 ) -> None:
-    """The training of a wide network: in steps, or in gradient flow through the recorded times."""
+    """The training of a wide network: in steps, or in gradient flow through the recorded times.
+
+    `with_responses`: every state shows what is known of the weights in it.
+    """
     forward, training = ForwardPass(net, problem), problem.training
     trained, y = slice(setting.trained), setting.loss.targets
     loss = loss_on_points(training.criterion, training.loss)
     if record.axis == "step":
         train = descent_rule(net, training, setting.gamma)
         for _ in net.steps(training.steps):
-            train.step(loss(fields_in_state(net, forward, trained, setting).f, y))
+            fields = fields_in_state(net, forward, trained, setting, with_responses)
+            train.step(loss(fields.f, y))
         return
     times = times_of(record)
     flow = flow_rule(net, training, setting.gamma, lambda: loss(forward(trained).f, y), tolerance)
@@ -89,7 +99,11 @@ def _data(values: list[Value]) -> list[np.ndarray]:
 
 
 def fields_in_state(
-    net: Net, forward: ForwardPass, trained: slice, setting: WideSetting
+    net: Net,
+    forward: ForwardPass,
+    trained: slice,
+    setting: WideSetting,
+    with_responses: bool = False,
 ) -> ProgramFields:
     """The fields of the trained points in a state of training, recorded if the state is kept."""
     fields = forward(trained)
@@ -98,6 +112,15 @@ def fields_in_state(
     net.record(trained=fields.f)
     if net.kept:
         show(net, forward, fields, setting)
+    if with_responses:
+        phi, g = _data(fields.phi), None
+        if net.kept:
+            phi, g = net.shown["phi"], net.shown["g"]
+        g = backward(fields, setting) if g is None else g
+        net.shown["links"] = [
+            link_state(W, phi[ell], g[ell + 1], setting.trained, net.kept)
+            for ell, W in enumerate(forward.matrices)
+        ]
     return fields
 
 
@@ -146,11 +169,18 @@ class WideProgram(ProgramTrainee):
     ):
         super().__init__(loop, backend, [], record)
         self.problem, self.setting = problem, setting
+        self.links: list[list[LinkState]] = []
+
+    def _next(self) -> None:
+        super()._next()
+        if "links" in self.net.shown:
+            self.links.append(self.net.shown["links"])
 
     def measure(self) -> dict[str, Any]:
         shown = self.net.shown
         numbers = {name: self.records[name] for name in ("f", "kernel") if name in self.records}
         return numbers | {
+            "now": self.now,
             "preactivation": np.stack([h[:, :PREACTIVATIONS] for h in shown["h"]]),
             "Phi": Products(shown["phi"]),
             "G": Products(shown["g"]),
@@ -163,6 +193,9 @@ class WideProgram(ProgramTrainee):
         observables |= with_summaries(self.setting, arrays["Phi"], arrays["G"])
         if "kernel" in arrays:
             observables["kernel"] = arrays["kernel"]
+        if self.links:
+            links = [list(link) for link in zip(*self.links, strict=True)]
+            observables |= responses(self.setting, links, arrays["now"].astype(int))
         return observables | {"preactivation": np.moveaxis(arrays["preactivation"], 0, 1)}
 
 

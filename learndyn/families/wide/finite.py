@@ -535,6 +535,9 @@ class WideDescent(Simulator):
 
     def ensemble(self, problem: Problem, size: int, record: Record) -> Ensemble:
         training, flowing = problem.training, record.axis == "time"
+        if math.isinf(problem.network.depth):
+            allowed = "only finite networks can be trained; take a large depth instead of inf"
+            raise ProblemError("network.depth", problem.network.depth, allowed)
         if flowing:
             refuse_in_flow(training)
         if self.samples > size:

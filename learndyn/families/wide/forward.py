@@ -27,6 +27,7 @@ from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.problem import Problem
 from learndyn.programs import Net, concatenate, einsum, fixed, mean
 from learndyn.programs.dims import Dim
+from learndyn.programs.matrices import Matrix
 from learndyn.programs.values import Value
 from learndyn.sampling.activations import activated
 
@@ -107,6 +108,11 @@ class ForwardPass:
             self.fixed_w = correlated(fixed(self.w), other, network.feedback_overlap)
         if self.rule == "direct_feedback_alignment":
             self.direct = [net.normal(dim, C, trained=False) for dim in self.dims[:-1]]
+
+    @property
+    def matrices(self) -> list[Matrix]:
+        """The weight matrices between hidden layers, of all offsets."""
+        return [W for link in self.links for W in link.matrices]
 
     @property
     def _flat(self) -> bool:

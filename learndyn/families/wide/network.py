@@ -9,7 +9,7 @@ from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, field
 from learndyn.problem.points import Points
-from learndyn.problem.skips import ScaledSkip, skip
+from learndyn.problem.skips import ScaledSkip, depth, skip
 from learndyn.problem.supplies import Supply
 
 NORM = 1e-5
@@ -56,7 +56,7 @@ class Wide(Network):
     so that the raw rate is η γ_0² N; momentum, decay and noise act as described in `GradientDescent`. Training has
     `steps`, exact for any rate, or a `time`, gradient flow: t = Σ η.
 
-    - `depth` (L): number of hidden layers.
+    - `depth` (L): number of hidden layers; inf only with a `ScaledSkip`.
     - `activation` (φ): a name such as "tanh", a formula, an `Activation`, or any smooth JAX function.
     - `richness` (γ_0): how much features move; γ_0 → 0 is the static neural tangent kernel. 1 unless given.
     - `bias`: whether every hidden layer has biases b ~ N(0, 1), which are trained too:
@@ -82,7 +82,7 @@ class Wide(Network):
       layer's units. "none" unless given.
     """
 
-    depth: int = field(whole(1))
+    depth: float = field(depth)
     activation: Activation = field(part(Activation, convert=as_activation))
     richness: float = field(squared(above=0), default=1.0)
     bias: bool = field(boolean, default=False)
@@ -94,6 +94,9 @@ class Wide(Network):
     normalization: str = field(choice("none", "layer"), default="none")
 
     def validate(self) -> None:
+        if math.isinf(self.depth) and not isinstance(self.skip, ScaledSkip):
+            allowed = "may be inf only with a ScaledSkip, such as skip=ScaledSkip(beta0=1.0)"
+            raise ProblemError("Wide.depth", self.depth, allowed)
         rule = self.learning_rule
         if self.feedback_overlap and rule not in FEEDBACK:
             allowed = (

@@ -1,7 +1,9 @@
 """The methods for wide networks: the full theory in three forms, and its approximations."""
 
 import abc
+import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,7 +44,7 @@ from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
 from learndyn.memory import require_memory
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.problem.activations import Activation, Relu
-from learndyn.problem.checks import number, optional
+from learndyn.problem.checks import boolean, number, optional
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.problem.training import GradientDescent
@@ -59,6 +61,8 @@ FLOW_TOLERANCE = 1e-3
 """The error of a step of gradient flow, unless a tolerance is given."""
 SMOOTH_DROP, RELU_DROP, LINEAR_DROP = 3e-3, 3e-2, 1e-5
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
+RESPONSE_DROP = 1e-6
+"""The same if responses are asked for: they need all directions."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
 
@@ -259,22 +263,50 @@ class SampledLayers(SampledMethod):
       weights of a layer are asked; with a tolerance, as many as it takes.
     - `batches`: independent batches, at least two; with a tolerance, at first. 8 unless given.
     - `precision`: of vectors, "single" or "double"; averages and small arrays are always double. "single" unless given.
-    - `drop`: a weight matrix leaves out what is shorter than this part of a vector. Not given: 3e-3, and 3e-2 for a
-      relu.
+    - `drop`: a weight matrix leaves out what is shorter than this part of a vector. Not given: 3e-3, 3e-2 for a
+      relu, and 1e-5 for linear units.
+    - `responses`: whether A and B are solved for too, from vectors in double precision and with a drop of 1e-6 unless
+      that is given. Their cost is that of all states of all points. False unless given.
     """
 
     drop: float | None = field(optional(number(minimum=0, below=0.1)), default=None)
+    responses: bool = field(boolean, default=False)
 
     def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
+        if math.isinf(problem.network.depth):
+            raise NoTheory("SampledLayers needs a finite depth; use DepthExtrapolation")
         if record.axis == "time":
             refuse_in_flow(problem.training)
+        if self.responses:
+            self._check_responses(problem, record)
         accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
+        drop = RESPONSE_DROP if self.responses and self.drop is None else self.drop
         return _sampled_setting(
-            self, problem, record, seed, self.drop, training_loop, tolerance=accuracy
+            dataclasses.replace(self, precision="double") if self.responses else self,
+            problem,
+            record,
+            seed,
+            drop,
+            training_loop,
+            tolerance=accuracy,
+            with_responses=self.responses,
         )
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         return super().solve(problem, record, seed, report).told(solver="sampled layers")
+
+    def _check_responses(self, problem: Problem, record: Record) -> None:
+        if record.axis == "time":
+            allowed = (
+                "must be False in gradient flow, where a response to a single step has no limit"
+            )
+        elif problem.training.noise:
+            allowed = "must be False with Langevin noise"
+        elif not problem.network.plain:
+            allowed = "must be False with a convolution, learning rule, skip or norm"
+        else:
+            return
+        raise ProblemError("SampledLayers.responses", True, allowed)
 
 
 def _drop_of(activation: Activation) -> float:
@@ -314,7 +346,7 @@ def _sampled_setting(
         labels=layers_of(setting),
         combined=lambda batches: with_unbiased_losses(problem, setting, batches),
         aside=("preactivation",),
-        doubtful=("movement",),
+        doubtful=("movement", "A", "B"),
     )
 
 
@@ -366,9 +398,6 @@ class GradientIndependence(SampledMethod):
         )
         solution = gradient_independent_linear(setting, report)
         return curves_of_rows(problem, setting, record, solution)
-
-    def start(self, problem: Problem, seed: int = 0) -> Progressing:
-        return Method.start(self, problem, seed)
 
 
 class StaticKernel(WideMethod):

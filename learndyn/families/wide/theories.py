@@ -1,5 +1,8 @@
 """The theory of wide networks: which problems it is for, and where its methods are."""
 
+import math
+
+from learndyn.core.curves import Table
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, register
@@ -7,8 +10,9 @@ from learndyn.errors import ProblemError
 from learndyn.families.wide import solve
 from learndyn.families.wide.facts import FACTS
 from learndyn.families.wide.finite import WideDescent
+from learndyn.families.wide.infinite_depth import DepthExtrapolation
 from learndyn.families.wide.network import Wide
-from learndyn.families.wide.observables import TABLE
+from learndyn.families.wide.observables import INFINITE_TABLE, TABLE
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.training import GradientDescent
@@ -34,6 +38,7 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
     table = TABLE
     methods = (
         solve.SampledLayers,
+        DepthExtrapolation,
         solve.LinearRows,
         solve.LinearInnovation,
         solve.GradientIndependence,
@@ -45,7 +50,12 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
     demo_seeds = 6
     time_words = "time t (gradient flow)"
 
+    def table_of(self, problem: Problem) -> Table:
+        return INFINITE_TABLE if math.isinf(problem.network.depth) else TABLE
+
     def automatic(self, problem: Problem, record: Record) -> Method:
+        if math.isinf(problem.network.depth):
+            return DepthExtrapolation()
         return solve.automatic(problem, record)
 
     def check(self, problem: Problem) -> None:

@@ -44,8 +44,10 @@ def test_a_loop_brings_data_and_training_along():
             "regression must hand back a function from points to outputs",
         ),
         (
-            lambda: ld.Problem(ld.Program(mlp), POINTS, ld.GradientDescent(0.1, time=2)),
-            "training.time = 2.0: the theory program/points does not understand this field",
+            lambda: ld.Problem(
+                ld.Program(mlp), POINTS, ld.GradientDescent(0.1, time=2, momentum=0.5)
+            ),
+            "training.momentum = 0.5: must be 0 in gradient flow",
         ),
         (
             lambda: ld.Problem(

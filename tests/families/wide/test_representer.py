@@ -31,7 +31,7 @@ def trained(rate, steps, window, loss="sum"):
     rule = ld.GradientDescent(scale * rate, steps=steps, weight_decay=DECAY / scale, loss=loss)
     problem = ld.Problem(ld.Wide(1, "relu", 1.0), POINTS, rule)
     saved = list(range(steps - window + 1, steps + 1))
-    return ld.solve(problem, ld.Particles(samples=1024, batches=2), save_at=saved)
+    return ld.solve(problem, ld.SampledLayers(samples=1024, batches=2), save_at=saved)
 
 
 def one_output(array):

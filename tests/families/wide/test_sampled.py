@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from learndyn.families.wide.equations.particles import TrainingRule, move
+from learndyn.families.wide.equations.sampled import Adjoint, Layer, sweep
 from scipy.stats import t as student_t
 
 import learndyn as ld
 from learndyn.families.wide.equations import sampled
 from learndyn.families.wide.equations.linear import solve_linear
-from learndyn.families.wide.equations.particles import TrainingRule, move
-from learndyn.families.wide.equations.sampled import Adjoint, Layer, sweep
 from learndyn.families.wide.network import Wide
 from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.covariance import covariance_root

@@ -30,24 +30,24 @@ problem = partial(problems.wide, depth=1, data=problems.PLANE, rate=0.3, steps=1
 )
 @pytest.mark.parametrize("richness", [1.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_deviations_are_as_large_as_the_stated_errors(activation, richness):
-    """Against 2²⁰ particles, mean z² is at most Student's 7/5 for 8 batches and at least 1/2, within three errors.
+    """Against 2²⁰ neurons, mean z² is at most Student's 7/5 for 8 batches and at least 1/2, within three errors.
 
     A grid with a bias that all its shifts share had 4 to 80 here.
     """
     asked = problem(activation=ACTIVATIONS[activation], richness=richness)
-    reference = ld.solve(asked, ld.Particles(samples=2**17, batches=8), seed=10**6)
-    method = ld.Particles(samples=1024, batches=BATCHES)
+    reference = ld.solve(asked, ld.SampledLayers(samples=2**17, batches=8), seed=10**6)
+    method = ld.SampledLayers(samples=1024, batches=BATCHES)
     squares = mean_square_z(asked, method, reference, NAMES, range(SEEDS))
     for name, (square, error) in squares.items():
         assert square - 3 * error < (BATCHES - 1) / (BATCHES - 3), (name, square, error)
         assert square + 3 * error > 0.5, (name, square, error)
 
 
-def test_four_times_the_particles_have_less_than_half_the_error():
+def test_four_times_the_samples_have_less_than_half_the_error():
     """Quasi-random points beat the square root: the error falls faster than 1/√samples."""
     errors = []
     for samples in (512, 2048, 8192):
-        method = ld.Particles(samples=samples, batches=16)
+        method = ld.SampledLayers(samples=samples, batches=16)
         error = ld.solve(problem(activation="relu"), method).standard_error("prediction")
         assert error is not None
         errors.append(float(np.sqrt(np.mean(error.values[-1] ** 2))))

@@ -1,12 +1,14 @@
-"""Theory against finite networks with a convolution, other learning rules, skips or layer norm.
+"""Theory against finite networks with a convolution, other learning rules, skips, layer norm, widths or scales.
 
 Every setting is compared with `compare` at level 0.01/2: a few steps at width 400 in the quick suite, more at width
 1000 in the slow one. The variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the
 F distribution at the level 1e-3.
 """
 
+import math
 from functools import partial
 
+import numpy as np
 import pytest
 import scipy.stats
 
@@ -46,8 +48,9 @@ SETTINGS = {
         3, "relu", skip=0.7, normalization="layer", rate=0.3, richness=1.0, steps=8
     ),
     "norm": problem(normalization="layer", rate=0.3),
+    "widths and scales": problem(widths=[2.0, 0.5], scales=[1.2, 0.8, 1.5], rate=0.3),
 }
-QUICK = ["gap", "feedback", "direct feedback", "gates", "skips", "norm"]
+QUICK = ["gap", "feedback", "direct feedback", "gates", "skips", "norm", "widths and scales"]
 SAVED = 5
 
 
@@ -81,3 +84,24 @@ def test_the_deviation_shrinks(setting):
         variance[size] = float(((runs["prediction"] - theory["prediction"])[:, 1:] ** 2).mean())
     low, high = scipy.stats.f.ppf([0.0005, 0.9995], 30, 30)
     assert low < variance[250] / variance[1000] / 4 < high
+
+
+@pytest.mark.slow
+def test_infinite_depth_agrees_with_deep_networks():
+    """At depth 32 networks are a quarter as far from the limit as at depth 8, up to O(1/L²).
+
+    Within the stated accuracy, and four standard errors.
+    """
+    data = ld.Points.random(2, 5, seed=2)
+
+    def of_depth(depth):
+        return problem(depth, skip=ld.ScaledSkip(1.0), data=data, steps=6)
+
+    limit = ld.solve(of_depth(math.inf), ld.DepthExtrapolation(depth=3, batches=4), save_at=3)
+    eight = ld.solve(of_depth(8), ld.SampledLayers(batches=4), save_at=3)
+    runs = ld.simulate(of_depth(32), 400, 24, save_at=3)["prediction"]
+    expected = limit["prediction"] + (eight["prediction"] - limit["prediction"]) / 4
+    error = runs.std("seed", ddof=1) / np.sqrt(24)
+    own = limit.standard_error("prediction")
+    allowed = limit.evidence["accuracy"]["prediction"] + 4 * np.hypot(error, own)
+    assert bool((abs(runs.mean("seed") - expected) <= allowed + 1e-12).all())

@@ -21,10 +21,11 @@ from learndyn.numerics.gram import gram
 from learndyn.numerics.precision import float64
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import rates
-from learndyn.programs import Net
+from learndyn.programs import SGD, Net
 from learndyn.programs.backends import Backend
 from learndyn.programs.dims import NotFinite
 from learndyn.programs.gradients import adjoints
+from learndyn.programs.matrices import Matrix
 from learndyn.programs.values import Value
 from learndyn.sampling.losses import loss_on_points
 from learndyn.sampling.rules import descent_rule, flow_rule, times_of
@@ -32,6 +33,14 @@ from learndyn.sampling.trainee import Loop, ProgramTrainee
 
 PREACTIVATIONS = 512
 """The largest number of samples of the preactivations in a solution."""
+
+
+class EqualRates(SGD):
+    """The same raw rate for all weights, whatever the width of their layer."""
+
+    def _buffer(self, parameter: Any, gradient: Any, rate: float) -> Any:
+        rows = parameter.rows if isinstance(parameter, Matrix) else parameter.dim
+        return super()._buffer(parameter, (1 / rows.ratio) * gradient, rate)
 
 
 def training_loop(
@@ -50,7 +59,7 @@ def training_loop(
     trained, y = slice(setting.trained), setting.loss.targets
     loss = loss_on_points(training.criterion, training.loss)
     if record.axis == "step":
-        train = descent_rule(net, training, setting.gamma)
+        train = descent_rule(net, training, setting.gamma, EqualRates)
         for _ in net.steps(training.steps):
             fields = fields_in_state(net, forward, trained, setting, with_responses)
             train.step(loss(fields.f, y))
@@ -134,9 +143,11 @@ def show(net: Net, forward: ForwardPass, trained: ProgramFields, setting: WideSe
     g = _joined([backward(fields, setting) for fields in parts])
     network = forward.network
     if not network.plain:
+        # The adjoint of h^ℓ is √ν_ℓ g^ℓ.
+        g = [x / nu**0.5 for x, nu in zip(g, network.relative_widths, strict=True)]
         true = g
         if network.learning_rule in FEEDBACK:
-            true = backward(forward(slice(None), backprop=True), setting)
+            true = backward(forward(slice(None), backprop=True), setting)  # all widths are one
         net.record(kernel=kernels.tangent_kernel(network, forward.inputs, phi, g, true))
         phi, g = [kernels.pooled(network, x) for x in phi], [kernels.summed(network, x) for x in g]
         h = [kernels.positions_behind(network, x)[:, 0] for x in h]
@@ -178,10 +189,11 @@ class WideProgram(ProgramTrainee):
 
     def measure(self) -> dict[str, Any]:
         shown = self.net.shown
+        samples = min(PREACTIVATIONS, *(h.shape[-1] for h in shown["h"]))
         numbers = {name: self.records[name] for name in ("f", "kernel") if name in self.records}
         return numbers | {
             "now": self.now,
-            "preactivation": np.stack([h[:, :PREACTIVATIONS] for h in shown["h"]]),
+            "preactivation": np.stack([h[:, :samples] for h in shown["h"]]),
             "Phi": Products(shown["phi"]),
             "G": Products(shown["g"]),
         }

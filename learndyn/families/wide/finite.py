@@ -576,6 +576,9 @@ class WideDescent(Simulator):
         record: Record,
     ) -> Ensemble:
         """Networks with options beyond plain layers."""
+        if min(problem.network.relative_widths) * size < 0.5:
+            allowed = "is too small: a layer would be empty after rounding"
+            raise ProblemError("size", size, allowed)
         for name in ("samples", "responses"):
             if value := getattr(self, name):
                 allowed = "is measured in plain networks only, without convolution, learning rule, skip or norm"

@@ -36,10 +36,11 @@ Weights = dict[str, Any]
 
 
 class Architecture(NamedTuple):
-    """What the forward pass needs to know of a network: fields of `Wide` and the numbers S and k."""
+    """What the forward pass needs to know of a network: fields of `Wide`, the size N, and the numbers S and k."""
 
     activation: Any
     gamma: Any
+    size: Any
     branch: Any
     positions: int
     kernel: int
@@ -48,13 +49,14 @@ class Architecture(NamedTuple):
     rule: str
 
     @classmethod
-    def of(cls, network: Wide) -> "Architecture":
-        """The architecture of a network."""
+    def of(cls, network: Wide, size: int) -> "Architecture":
+        """The architecture of a network of a size."""
         convolution = network.convolution
         S, k = (convolution.positions, convolution.kernel) if convolution else (1, 1)
         return cls(
             network.activation,
             jnp.asarray(float(network.richness)),
+            jnp.asarray(float(size)),
             None if network.branch is None else jnp.asarray(float(network.branch)),
             S,
             k,
@@ -128,8 +130,8 @@ def _normalised(h: Array) -> Array:
 
 
 def _read_out(net: Architecture, w: Array, a: Array) -> Array:
-    """w·a/(γ_0 N), with the positions averaged over or with weights of their own."""
-    scale = net.gamma * a.shape[-1]
+    """w·a/(γ_0 √(N N_L)), with the positions averaged over or with weights of their own."""
+    scale = net.gamma * jnp.sqrt(net.size * a.shape[-1])
     if net.flat:
         return jnp.einsum("csn,psn->pc", w, a) / (math.sqrt(net.positions) * scale)
     return jnp.einsum("cn,pn->pc", w, jnp.mean(a, axis=1)) / scale
@@ -153,7 +155,7 @@ def outputs(net: Architecture, theta: Weights, fixed: Weights, x: Array) -> Arra
 def _fields(
     net: Architecture, rule: str, theta: Weights, fixed: Weights, x: Array
 ) -> tuple[_Passed, list[Array]]:
-    """The forward pass, and by layer the fields γ_0 N ∂f_c/∂h of a rule: points × C × S × N."""
+    """The forward pass, and by layer the fields γ_0 √(N N_ℓ) ∂f_c/∂h of a rule: points × C × S × N_ℓ."""
     zeros = [jnp.zeros((*x.shape[:2], len(W))) for W in theta["W"]]
 
     def summed(shifts: list[Array]) -> tuple[Array, _Passed]:
@@ -162,7 +164,10 @@ def _fields(
         return jnp.sum(passed.f, axis=0), passed
 
     slopes, passed = jax.jacrev(summed, has_aux=True)(zeros)
-    return passed, [net.gamma * slope.shape[-1] * jnp.moveaxis(slope, 0, 1) for slope in slopes]
+    return passed, [
+        net.gamma * jnp.sqrt(net.size * slope.shape[-1]) * jnp.moveaxis(slope, 0, 1)
+        for slope in slopes
+    ]
 
 
 @eqx.filter_jit
@@ -194,7 +199,7 @@ def pulled_back(net: Architecture, theta: Weights, fixed: Weights, x: Array, E: 
     """The force γ_0²N Σ_μc E_μc ∂f_μc/∂θ on every weight, with the derivatives of the learning rule."""
     shifts = [jnp.zeros(())] * len(theta["W"])
     _, pull = jax.vjp(lambda w: _passed(net, net.rule, w, fixed, x, shifts).f, theta)
-    scale = net.gamma**2 * theta["w"].shape[-1]
+    scale = net.gamma**2 * net.size
     return jax.tree.map(lambda slope: scale * slope, pull(E)[0])
 
 
@@ -202,16 +207,25 @@ def draw(
     network: Wide, inputs: int, outputs: int, width: int, seed: int
 ) -> tuple[Weights, Weights]:
     """The initial weights of a seed, those of `wide/finite.py` if the network is plain, and the fixed weights."""
-    net, rule, rho = Architecture.of(network), network.learning_rule, network.feedback_overlap
+    net, rule, rho = (
+        Architecture.of(network, width),
+        network.learning_rule,
+        network.feedback_overlap,
+    )
     sequences = np.random.SeedSequence(seed).spawn(4)
     weights, biases, _, others = (
         np.random.Generator(np.random.SFC64(sequence)) for sequence in sequences
     )
-    below = (inputs // net.positions, *[width] * (network.depth - 1))
-    W = [weights.standard_normal((width, net.kernel * n)) for n in below]
-    shape = (outputs, net.positions, width) if net.flat else (outputs, width)
-    w = weights.standard_normal(shape)
-    b = [biases.standard_normal(width) for _ in W] if network.bias else []
+    widths, sigma = [round(nu * width) for nu in network.relative_widths], network.initial_scales
+    sizes = zip((inputs // net.positions, *widths), widths, strict=False)
+    W = [
+        scale * weights.standard_normal((above, net.kernel * below))
+        for scale, (below, above) in zip(sigma, sizes, strict=False)
+    ]
+    last = widths[-1]
+    shape = (outputs, net.positions, last) if net.flat else (outputs, last)
+    w = sigma[-1] * weights.standard_normal(shape)
+    b = [biases.standard_normal(n) for n in widths] if network.bias else []
 
     def correlated(array: np.ndarray) -> np.ndarray:
         return rho * array + math.sqrt(1 - rho**2) * others.standard_normal(array.shape)
@@ -248,7 +262,7 @@ class DescendingArchitecture(StepByStep):
         super().__init__(count)
         network = problem.network
         self.problem, self.loss, self.rule = problem, setting.loss, PerStepRule.of(problem.training)
-        self.net = Architecture.of(network)
+        self.net = Architecture.of(network, size)
         self.x = jnp.asarray(x.reshape(len(x), self.net.positions, -1))
         theta, fixed = draw(network, x.shape[1], setting.outputs, size, seed)
         self.theta, self.fixed = jax.tree.map(jnp.asarray, (theta, fixed))
@@ -318,7 +332,8 @@ class DescendingArchitecture(StepByStep):
 
 def memory(problem: Problem, setting: WideSetting, inputs: int, width: int, count: int) -> float:
     """Bytes that one network needs if `count` states are recorded: weights, forces, fields, kernels."""
-    net, L = Architecture.of(problem.network), setting.depth
+    net, L = Architecture.of(problem.network, width), setting.depth
+    width = math.ceil(width * max(problem.network.relative_widths))
     p, C, S = setting.points, setting.outputs, net.positions
     matrices = width * net.kernel * (inputs // S + (L - 1) * width)
     fixed = 2 if net.rule in FEEDBACK else 1

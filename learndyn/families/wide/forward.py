@@ -58,6 +58,11 @@ class Link:
                 for W, q in zip(self.matrices, offsets, strict=True)
             ]
 
+    def scale(self, sigma: float) -> None:
+        """Multiply the weights by σ."""
+        for W in self.matrices:
+            W.state = sigma * W.state
+
     def __call__(self, x: Value, backprop: bool) -> Value:
         """Σ_q W_q x_{a+q}/√k + b; its gradient goes back through W, or through the fixed weights."""
         parts = []
@@ -81,7 +86,8 @@ def correlated(start: Value, other: Value, overlap: float) -> Value:
 class ForwardPass:
     """The weights of a wide network, and its fields on points of its problem.
 
-    Unless `tied`, the backward pass goes through weights of its own, to which training adds the same.
+    With relative widths ν_ℓ, f = √ν_L ⟨wφ⟩/γ_0. Unless `tied`, the backward pass goes through weights of its own, to
+    which training adds the same.
     """
 
     def __init__(self, net: Net, problem: Problem, tied: bool = True):
@@ -89,20 +95,26 @@ class ForwardPass:
         network, C = self.network, problem.data.outputs
         self.gamma, self.rule = float(network.richness), network.learning_rule
         self.inputs = input_root(problem)
+        self.scale = self.gamma / math.sqrt(network.relative_widths[-1])
+        widths, scales = network.relative_widths, network.initial_scales
         if network.skip is None:
-            self.dims = [net.dim(f"layer {ell}") for ell in range(1, network.depth + 1)]
+            self.dims = [net.dim(f"layer {ell}", nu) for ell, nu in enumerate(widths, 1)]
         else:  # layers that are added to each other have the same units
-            self.dims = [net.dim("layers")] * network.depth
+            self.dims = [net.dim("layers", widths[0])] * network.depth
         self.V = net.normal(self.dims[0], self.inputs.shape[-1])
+        self.V.data = scales[0] * self.V.data
         options = {"tied": tied, "noisy": bool(problem.training.noise)}
         self.links = [
             Link(net, network, below, above, ell, **options)
             for ell, (below, above) in enumerate(pairwise(self.dims), 1)
         ]
+        for link, sigma in zip(self.links, scales[1:], strict=False):
+            link.scale(sigma)
         self.gates = self._gates(problem) if self.rule == "gated_linear" else []
         _, features = self.hidden(slice(None), True)
         S = [network.convolution.positions] if self._flat else []
         self.w = net.normal(self.dims[-1], C, *S, apart_from=features[-1])
+        self.w.data = scales[-1] * self.w.data
         if self.rule in FEEDBACK:
             other = net.normal(self.dims[-1], C, *S, trained=False)
             self.fixed_w = correlated(fixed(self.w), other, network.feedback_overlap)
@@ -148,13 +160,13 @@ class ForwardPass:
         return activated(self.network.activation, h)
 
     def _read_out(self, phi: Value, w: Value) -> Value:
-        """⟨w φ⟩/γ_0, with positions averaged over or with weights of their own."""
+        """√ν_L ⟨w φ⟩/γ_0, with positions averaged over or with weights of their own."""
         if self._flat:
             S = self.network.convolution.positions
-            return mean(phi.reshape(len(phi), 1, S) * w).sum(2) / (math.sqrt(S) * self.gamma)
+            return mean(phi.reshape(len(phi), 1, S) * w).sum(2) / (math.sqrt(S) * self.scale)
         if phi.ndim == 2:
             phi = phi.sum(1) / phi.shape[1]
-        return mean(phi.reshape(len(phi), 1) * w) / self.gamma
+        return mean(phi.reshape(len(phi), 1) * w) / self.scale
 
     def __call__(self, points: slice, backprop: bool = False) -> ProgramFields:
         """The fields of some of the points, which are numbered with the trained ones first.

@@ -1,10 +1,13 @@
 """The wide network and its finite definition."""
 
 import math
+from typing import Any
+
+import numpy as np
 
 from learndyn.errors import ProblemError
 from learndyn.problem.activations import Activation, Linear, as_activation
-from learndyn.problem.checks import boolean, choice, number, optional, squared, whole
+from learndyn.problem.checks import array, boolean, choice, number, optional, squared, whole
 from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
 from learndyn.problem.part import Part, field
@@ -78,6 +81,11 @@ class Wide(Network):
     - `feedback_overlap` (ρ): the overlap of fixed backward weights with the initial forward ones. 0 unless given.
     - `skip`: residual branches, h^{ℓ+1} = h^ℓ + β (W^ℓ φ(h^ℓ)/√N + b^ℓ), with β the number given or, of a `ScaledSkip`,
       β_0/√L. None unless given.
+    - `widths` (ν_1 … ν_L): relative widths of the layers, N_ℓ = ν_ℓ N. With γ = γ_0 √N the factors are then
+      h^{ℓ+1} = W^ℓ φ(h^ℓ)/√N_ℓ and f_c = w_c·φ(h^L)/(γ √N_L), and the raw rate is η γ² for every weight: lazy networks
+      do not depend on the widths, and the features of layer ℓ move as with the richness γ_0/√ν_ℓ. All 1 unless given.
+    - `scales` (σ_0 … σ_L): initial standard deviations of the weights W^0 … W^{L−1} and of the readout w. All 1 unless
+      given.
     - `normalization`: "layer" sends (h − ⟨h⟩)/√(⟨(h − ⟨h⟩)²⟩ + 1e-5) through φ instead of h, with ⟨·⟩ the mean over the
       layer's units. "none" unless given.
     """
@@ -92,11 +100,14 @@ class Wide(Network):
     feedback_overlap: float = field(number(minimum=-1, maximum=1), default=0.0)
     skip: float | ScaledSkip | None = field(skip, default=None)
     normalization: str = field(choice("none", "layer"), default="none")
+    widths: Any = field(optional(array(1, above=0)), default=None)
+    scales: Any = field(optional(array(1, above=0)), default=None)
 
     def validate(self) -> None:
         if math.isinf(self.depth) and not isinstance(self.skip, ScaledSkip):
             allowed = "may be inf only with a ScaledSkip, such as skip=ScaledSkip(beta0=1.0)"
             raise ProblemError("Wide.depth", self.depth, allowed)
+        self._check_layers()
         rule = self.learning_rule
         if self.feedback_overlap and rule not in FEEDBACK:
             allowed = (
@@ -114,11 +125,44 @@ class Wide(Network):
                     allowed = f"must be {default!r} with the learning rule {rule!r}"
                     raise ProblemError(f"Wide.{name}", value, allowed)
 
+    def _check_layers(self) -> None:
+        """Refuse widths and scales that do not fit the layers."""
+        L = self.depth
+        for name, count, words in (
+            ("widths", L, f"must have one entry for each of the {L} layers"),
+            ("scales", L + 1, f"must have {L + 1} entries, for {L} layers and the readout"),
+        ):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if len(values) != count:
+                raise ProblemError(f"Wide.{name}", values.tolist(), words)
+            if self.learning_rule != "backprop":
+                allowed = f"must be left out with the learning rule {self.learning_rule!r}"
+                raise ProblemError(f"Wide.{name}", values.tolist(), allowed)
+        if self.widths is not None and self.skip is not None and len(set(self.widths)) > 1:
+            allowed = "must be equal with a skip, because layers are added to each other"
+            raise ProblemError("Wide.widths", self.widths.tolist(), allowed)
+        if self.scales is not None and self.bias:
+            raise ProblemError("Wide.bias", True, "must be False with scales")
+
+    @property
+    def relative_widths(self) -> np.ndarray:
+        """ν_1 … ν_L."""
+        return np.ones(self.depth) if self.widths is None else self.widths
+
+    @property
+    def initial_scales(self) -> np.ndarray:
+        """σ_0 … σ_L."""
+        return np.ones(self.depth + 1) if self.scales is None else self.scales
+
     @property
     def plain(self) -> bool:
-        """Whether the layers are fully connected, without skips and norms, and trained by backprop."""
+        """Whether layers are fully connected, equal, without skips and norms, and trained by backprop."""
         return (
-            self.convolution is None
+            self.widths is None
+            and self.scales is None
+            and self.convolution is None
             and self.learning_rule == "backprop"
             and self.skip is None
             and self.normalization == "none"

@@ -21,6 +21,8 @@ CASES = {
     "gates": {"learning_rule": "gated_linear", "activation": "linear"},
     "skips, biases": {"skip": ld.ScaledSkip(1.5), "bias": True},
     "norm": {"normalization": "layer"},
+    "widths, scales": {"widths": [0.5, 1.5, 1.0], "scales": [1.5, 0.8, 1.2, 0.7]},
+    "widths, flat": {"widths": [1.5, 0.5, 0.25], "convolution": ld.Convolution(3, 2, "flat")},
     "all": {
         "convolution": ld.Convolution(3, 2, "flat"),
         "skip": 0.7,
@@ -63,7 +65,7 @@ def trained(network, asked):
 def with_weights_of(network, forward):
     """Let a network start from the weights of a forward pass in a dense program."""
     wide, x = forward.network, network.x
-    k, N = network.net.kernel, forward.dims[0].site.length
+    k = network.net.kernel
     patches = np.concatenate([np.roll(x, -q, axis=1) for q in range(k)], axis=-1)
     rows = patches.reshape(-1, patches.shape[-1]) / np.sqrt(patches.shape[-1])
     h = forward.inputs.reshape(len(rows), -1) @ forward.V.data
@@ -71,12 +73,12 @@ def with_weights_of(network, forward):
     first = np.linalg.lstsq(np.hstack([rows, ones]) if wide.bias else rows, h, rcond=None)[0]
     b = [first[-1], *(link.bias.data for link in forward.links)] if wide.bias else []
     W = [first[: rows.shape[1]].T]
-    W += [_side_by_side([m.state for m in link.matrices], N) for link in forward.links]
+    W += [_side_by_side([m.state for m in link.matrices]) for link in forward.links]
     theta, fixed = {"W": W, "b": b, "w": forward.w.data}, {}
     if wide.learning_rule == "feedback_alignment":
         rho = wide.feedback_overlap
         others = [[B.state for _, B in link.fixed] for link in forward.links]
-        pairs = zip(W[1:], (_side_by_side(B, N) for B in others), strict=True)
+        pairs = zip(W[1:], (_side_by_side(B) for B in others), strict=True)
         fixed["W"] = [W[0], *(rho * start + np.sqrt(1 - rho**2) * B for start, B in pairs)]
     if wide.learning_rule == "direct_feedback_alignment":
         fixed["W"], fixed["direct"] = W, [w.data for w in forward.direct]
@@ -90,5 +92,5 @@ def with_weights_of(network, forward):
     return network
 
 
-def _side_by_side(matrices, N):
-    return np.concatenate([np.sqrt(N) * matrix for matrix in matrices], axis=1)
+def _side_by_side(matrices):
+    return np.concatenate([np.sqrt(m.shape[1]) * m for m in matrices], axis=1)

@@ -1,4 +1,6 @@
-"""Residual networks and layer norm: closed forms at the start, invariances, and what they contain."""
+"""Residual networks, layer norm, widths and scales: closed forms at the start, invariances, and what they contain."""
+
+import math
 
 import numpy as np
 import pytest
@@ -101,3 +103,68 @@ def test_a_norm_before_one_layer_is_a_network_of_unit_inputs_at_the_start():
         asked = problems.wide(network=network, data=data, rate=0.3, steps=1)
         Phi.append(at_start(ld.solve(asked, method))[0])
     np.testing.assert_allclose(*Phi, atol=2 * NORM)
+
+
+def test_equal_widths_are_another_richness():
+    """ν in all layers is γ_0/√ν: from the same samples, to rounding; widths and scales of one change nothing."""
+    method = ld.SampledLayers(samples=512, batches=2, precision="double")
+    wide = ld.solve(problem(activation="tanh", widths=[2.0] * 3, scales=[1.0] * 4), method)
+    network = ld.Wide(3, "tanh", 1.5 / np.sqrt(2))
+    plain = problems.wide(network=network, data=POINTS, rate=0.3, steps=5)
+    expected = ld.solve(plain, method)
+    for name in ("prediction", "test_prediction", "kernel", "Phi", "G"):
+        np.testing.assert_allclose(wide[name], expected[name], rtol=0, atol=1e-10, err_msg=name)
+
+
+def test_lazy_networks_see_the_scales_and_not_the_widths():
+    """Linear units: K = Σ_ℓ Π_{j≠ℓ} σ_j² K^x, for any widths."""
+    sigma = np.array([1.5, 0.8, 1.2, 0.7])
+    asked = problem(widths=[0.5, 2.0, 1.0], scales=sigma, steps=1)
+    Phi, G, kernel = at_start(ld.solve(asked, EXACT))
+    K, squares = POINTS.kernel(), sigma**2
+    for ell in range(3):
+        np.testing.assert_allclose(Phi[ell], squares[: ell + 1].prod() * K, atol=1e-8)
+        np.testing.assert_allclose(G[ell], squares[ell + 1 :].prod() * np.ones_like(K), atol=1e-8)
+    expected = sum(np.delete(squares, ell).prod() for ell in range(4)) * K
+    np.testing.assert_allclose(kernel, expected, atol=1e-8)
+
+
+def test_infinite_depth_starts_from_exponentials():
+    """Linear units: K = e^{β_0²}(2 + β_0²)K^x, closer than the stated accuracy, which is below a fifth of it."""
+    asked = problem(depth=math.inf, skip=ld.ScaledSkip(1.0), steps=1)
+    theory = ld.solve(asked, ld.DepthExtrapolation(samples=1024, batches=2))
+    expected = math.e * 3 * POINTS.kernel()
+    error = np.abs(theory["kernel"].values[0, :, 0, :, 0] - expected).max()
+    stated = theory.evidence["accuracy"]["kernel"]
+    assert error < stated < 0.2 * np.abs(expected).max()
+    np.testing.assert_allclose(theory["Phi"]["tau"], [0.25, 0.5, 0.75, 1.0])
+    tau = theory["Phi"]["tau"].values[:, None, None]
+    Phi, G = at_start(theory)[:2]
+    np.testing.assert_allclose(Phi, np.exp(tau) * POINTS.kernel(), rtol=0.02, atol=1e-3)
+    np.testing.assert_allclose(G, np.exp(1 - tau) * np.ones_like(G), rtol=0.02)
+
+
+def test_infinite_depth_needs_scaled_skips():
+    with pytest.raises(
+        ld.ProblemError, match=r"Wide\.depth = inf: may be inf only with a ScaledSkip"
+    ):
+        ld.Wide(math.inf, "tanh", skip=0.5)
+    asked = problem(depth=math.inf, skip=ld.ScaledSkip(1.0))
+    with pytest.raises(ld.ProblemError, match=r"network\.depth = inf: only finite networks"):
+        ld.simulate(asked, 10)
+    with pytest.raises(ld.NoTheory, match="use DepthExtrapolation"):
+        ld.solve(asked, ld.SampledLayers())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"widths": [1.0]}, r"widths = .*: must have one entry for each of the 3 layers"),
+        ({"scales": [1.0] * 3}, r"scales = .*: must have 4 entries"),
+        ({"widths": [1.0, 2.0, 1.0], "skip": 0.5}, r"widths = .*: must be equal with a skip"),
+        ({"scales": [1.0] * 4, "bias": True}, r"bias = True: must be False with scales"),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ld.ProblemError, match=message):
+        ld.Wide(3, "tanh", **options)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from learndyn.core.batches import pseudovalues
-from learndyn.core.curves import Curves
+from learndyn.core.curves import Curves, of_batches
 from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
@@ -37,11 +37,14 @@ from learndyn.families.wide.equations.linear import (
     linear_memory,
     solve_linear,
 )
+from learndyn.families.wide.equations.series import second_order
 from learndyn.families.wide.gradient_flow import in_steps_or_time
 from learndyn.families.wide.kernel_observables import is_linear, of_linear_units, with_summaries
 from learndyn.families.wide.observables import TABLE, losses
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
 from learndyn.memory import require_memory
+from learndyn.numerics.covariance import covariance_root
+from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.problem.activations import Activation, Relu
 from learndyn.problem.checks import boolean, number, optional
@@ -63,6 +66,8 @@ SMOOTH_DROP, RELU_DROP, LINEAR_DROP = 3e-3, 3e-2, 1e-5
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 RESPONSE_DROP = 1e-6
 """The same if responses are asked for: they need all directions."""
+SERIES_SAMPLES, SERIES_BATCHES = 8192, 8
+"""Samples of a batch, and batches, of the expansion in γ_0² of one hidden layer."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
 
@@ -435,14 +440,46 @@ def _static(
 
 
 class Perturbative(WideMethod):
-    """Deep linear networks to the leading order γ_0² in which features move; plain gradient descent only."""
+    """To the leading order γ_0² in which features move: deep linear networks, and one hidden layer of smooth units.
+
+    Plain gradient descent only. Linear networks are exact; others are averages over eight batches of 8192 samples.
+    """
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        if is_linear(problem.network.activation):
+            return super().solve(problem, record, seed, report)
+        _need_plain(self, problem)
+        network = problem.network
+        if network.depth > 1 or isinstance(network.activation, Relu):
+            raise NoTheory(
+                "perturbation theory is known only for linear activations, and for one hidden layer of smooth ones; "
+                "use StaticKernel"
+            )
+        if record.axis == "time":
+            raise NoTheory("perturbation theory of nonlinear networks needs training in steps")
+        return self._sampled(problem, record, seed, report)
+
+    def _sampled(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        """One hidden layer: averages over batches."""
+        setting, saved = wide_setting(problem, int(record.last)), record.at
+        F = covariance_root(setting.K + setting.bias, rank=True)
+        batches = []
+        for done, sequence in enumerate(np.random.SeedSequence(seed).spawn(SERIES_BATCHES), 1):
+            count = F.shape[1] + setting.outputs
+            normals = QuasiNormals(SERIES_SAMPLES // 2, sequence).columns(0, count).T
+            u, r = F @ normals[: F.shape[1]], normals[F.shape[1] :]
+            series = second_order(setting, np.hstack([u, u]), np.hstack([r, -r]), saved)
+            arrays = {"f": series.f} | with_summaries(setting, series.Phi, series.G)
+            arrays["kernel"] = series.kernel
+            batches.append(_with_losses(problem, setting, arrays, saved))
+            report(done / SERIES_BATCHES)
+        stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+        evidence = {"solver": "leading order in γ_0²", "samples": SERIES_SAMPLES}
+        like = Curves(TABLE, record, batches[0], labels=layers_of(setting), evidence=evidence)
+        return of_batches(like, with_unbiased_losses(problem, setting, stacked), len(record))
 
     def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
         setting, saved = wide_setting(problem, int(record.last)), record.at
-        if not is_linear(setting.activation):
-            raise NoTheory(
-                "perturbation theory is known only for linear activations; use StaticKernel"
-            )
         expansion = perturbative_linear(setting)
         H, G = (expansion[name][:, saved][:, :, :, saved] for name in ("H", "G"))
         arrays = {"f": expansion["f"]} | of_linear_units(setting, H, G)

@@ -29,7 +29,7 @@ from learndyn.programs.values import Value
 STABLE = 3.0
 """The largest step of Dormand and Prince's rule, times ρ."""
 STIFF = 300.0
-"""From this value of ρ times the time left on, Chebyshev's rule takes fewer nodes."""
+"""From this value of ρ times the whole time on, Chebyshev's rule takes fewer nodes."""
 POWER_ITERATIONS = 6
 STEPS_ADD_UP = 4.0
 """A step may have an error of the tolerance over this: linear networks of three layers were then within it."""
@@ -133,6 +133,7 @@ class Flow:
     def _slope(self, time: float, state: State) -> State:
         """η(t)(−θ̄ − λθ)."""
         self.nodes += 1
+        self.net.nodes += 1
         if self.nodes > MOST_NODES:
             raise NotConverged(
                 f"gradient flow takes more than {MOST_NODES} forward passes; use less time, a smaller learning rate or "
@@ -171,7 +172,7 @@ class Flow:
         """The next step, repeated with a smaller size until its error is small enough."""
         time, state, slope = last.end, last.after, last.slope_after
         left = self.end - time
-        self.stiff = self._rho * left > STIFF
+        self.stiff = self._rho * self.end > STIFF
         if self.stiff:
             self._iterate(time, state, slope)
         while True:

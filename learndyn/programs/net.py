@@ -44,7 +44,7 @@ class Net:
         self.shown: dict[str, Any] = {}
         self.ranks: dict[str, tuple[int, int]] = {}
         self.dropped = self.orthonormality = self.fullness = 0.0
-        self.bytes = 0
+        self.bytes = self.nodes = 0
         self._done = done
         self._things = 0
         self._open: int | None = None

@@ -39,6 +39,7 @@ class ProgramRun:
     - `orthonormality`: the largest deviation of ⟨U_i, U_k⟩ from δ_ik
     - `fullness`: directions per sample of the fullest dimension in the limit; the bias grows with it, keep it below 0.2
     - `bytes`: memory of matrices and dimensions at most
+    - `nodes`: forward and backward passes that gradient flow took
     """
 
     records: dict[str, np.ndarray]
@@ -49,6 +50,7 @@ class ProgramRun:
     orthonormality: float
     fullness: float
     bytes: int
+    nodes: int = 0
 
 
 class _Stopped(BaseException):
@@ -122,6 +124,7 @@ def _outcome(net: Net, diverged_at: int | None, reason: str) -> ProgramRun:
         net.orthonormality,
         net.fullness,
         net.bytes,
+        net.nodes,
     )
 
 

@@ -192,6 +192,7 @@ class Sampling(NamedTuple):
             orthonormality=max(run.orthonormality for run in runs),
             fullness=fullness,
             bytes=max(run.bytes for run in runs),
+            **({"nodes": max(run.nodes for run in runs)} if runs[0].nodes else {}),
             **evidence,
         )
         if fullness > FULLEST:

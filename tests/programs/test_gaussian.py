@@ -139,3 +139,26 @@ def test_a_short_new_part_becomes_an_orthonormal_direction():
     assert matrix.ranks == (13, 0)
     matrix.U.check()
     assert matrix.U.orthonormality < 1e-14
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_is_too_short_for_a_direction_is_answered_as_far_as_it_is_forced(transposed):
+    """ρ⟨v, W x⟩ = ⟨W^⊤v, x⟩ for every v that was asked, also if nothing new is opened for x."""
+    rng = np.random.default_rng(4)
+    matrix = Gaussian(Entries("rows", 60), Entries("cols", 40), 1.5, rng, 0.5, 0.0)
+    known = rng.standard_normal((3, 60)), rng.standard_normal((3, 40))
+    answers = [
+        matrix.apply_transposed(matrix.initial(), known[0])[0],
+        matrix.apply(matrix.initial(), known[1])[0],
+    ]
+    ranks = matrix.ranks
+    if transposed:
+        z = known[0].sum(0) + 0.3 * rng.standard_normal((1, 60))
+        x = matrix.apply_transposed(matrix.initial(), z)[0]
+        forward, backward = answers[1] @ z.T * 1.5 / 60, known[1] @ x.T / 40
+    else:
+        x = known[1].sum(0) + 0.3 * rng.standard_normal((1, 40))
+        z = matrix.apply(matrix.initial(), x)[0]
+        forward, backward = known[0] @ z.T * 1.5 / 60, answers[0] @ x.T / 40
+    assert matrix.ranks == ranks
+    np.testing.assert_allclose(forward, backward, atol=1e-12)

@@ -4,7 +4,7 @@ Every neuron starts from u ~ N(0, K^x + bias) and r_c ~ N(0, 1), and moves on it
 
     h_μ ← h_μ + ηγ_0 Σ_α K_μα φ'(h_α) Σ_c E_αc z_c,   z_c ← z_c + ηγ_0 Σ_α E_αc φ(h_α),   f_c = ⟨z_c φ(h)⟩/γ_0 .
 
-With h = u + γ_0 h_1 + γ_0² h_2 + γ_0³ h_3, z = r + γ_0 z_1 + γ_0² z_2 + γ_0³ z_3 and E = E_0 + γ_0² E_2, the orders follow
+With h = u + γ_0 h_1 + γ_0² h_2 + γ_0³ h_3, z = r + γ_0 z_1 + γ_0² z_2 + γ_0³ z_3 and E = E_0 + γ_0² E_2, orders follow
 from each other, and f = f_0 + γ_0² f_2 with the averages of zφ(h) of the orders one and three; those of even orders
 vanish by r → −r. f_0 is the static kernel's output. Kernels are ⟨φφ⟩ and ⟨gg⟩, g = φ'(h)z, up to the order γ_0².
 """

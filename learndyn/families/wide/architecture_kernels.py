@@ -66,6 +66,6 @@ def _patches(network: Wide, phi: Float[np.ndarray, "p S n"]) -> Float[np.ndarray
     rows = phi.reshape(-1, phi.shape[-1])
     kernel = (rows @ rows.T / rows.shape[1]).reshape(*phi.shape[:2], *phi.shape[:2])
     if network.convolution is not None:
-        k = network.convolution.kernel
-        kernel = sum(np.roll(kernel, (-q, -q), axis=(1, 3)) for q in range(k)) / k
+        offsets = range(network.convolution.kernel)
+        kernel = np.mean([np.roll(kernel, (-q, -q), axis=(1, 3)) for q in offsets], axis=0)
     return kernel + float(network.bias)

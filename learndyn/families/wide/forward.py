@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learndyn.families.wide.network import FEEDBACK, NORM, Wide
+from learndyn.families.wide.network import FEEDBACK, NORM, Convolution, Wide
 from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.problem import Problem
 from learndyn.programs import Net, concatenate, einsum, fixed, mean
@@ -190,15 +190,15 @@ def input_root(problem: Problem) -> np.ndarray:
     network, data = problem.network, problem.data
     if network.convolution is None:
         return covariance_root(data.kernel() + float(network.bias), rank=True)[:, ::-1]
-    patches = patches_of(data.all_inputs(), network)
+    patches = patches_of(data.all_inputs(), network.convolution)
     rows = patches.reshape(-1, patches.shape[-1])
     kernel = rows @ rows.T / rows.shape[1] + float(network.bias)
     F = covariance_root(kernel, rank=True)[:, ::-1]
     return F.reshape(*patches.shape[:2], -1)
 
 
-def patches_of(inputs: np.ndarray, network: Wide) -> np.ndarray:
+def patches_of(inputs: np.ndarray, convolution: Convolution) -> np.ndarray:
     """The inputs that every position sees, side by side: points × positions × kernel·channels."""
-    x = inputs.reshape(len(inputs), network.convolution.positions, -1)
-    shifted = [np.roll(x, -q, axis=1) for q in range(network.convolution.kernel)]
+    x = inputs.reshape(len(inputs), convolution.positions, -1)
+    shifted = [np.roll(x, -q, axis=1) for q in range(convolution.kernel)]
     return np.concatenate(shifted, axis=-1)

@@ -149,12 +149,12 @@ class Wide(Network):
     @property
     def relative_widths(self) -> np.ndarray:
         """ν_1 … ν_L."""
-        return np.ones(self.depth) if self.widths is None else self.widths
+        return np.ones(int(self.depth)) if self.widths is None else self.widths
 
     @property
     def initial_scales(self) -> np.ndarray:
         """σ_0 … σ_L."""
-        return np.ones(self.depth + 1) if self.scales is None else self.scales
+        return np.ones(int(self.depth) + 1) if self.scales is None else self.scales
 
     @property
     def plain(self) -> bool:

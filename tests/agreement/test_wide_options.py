@@ -1,6 +1,6 @@
 """Theory against finite networks with a convolution, other learning rules, skips, layer norm, widths or scales.
 
-Every setting is compared with `compare` at level 0.01/2: a few steps at width 400 in the quick suite, more at width
+Every setting is compared with `compare` at level 0.01/2: a few steps at width 300 in the quick suite, more at width
 1000 in the slow one. The variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the
 F distribution at the level 1e-3.
 """
@@ -50,7 +50,7 @@ SETTINGS = {
     "norm": problem(normalization="layer", rate=0.3),
     "widths and scales": problem(widths=[2.0, 0.5], scales=[1.2, 0.8, 1.5], rate=0.3),
 }
-QUICK = ["gap", "feedback", "direct feedback", "gates", "skips", "norm", "widths and scales"]
+QUICK = ["gap", "feedback", "skips", "norm", "widths and scales"]
 SAVED = 5
 
 
@@ -63,8 +63,10 @@ def check(asked, size, seeds, method=None):
 @pytest.mark.parametrize("setting", QUICK)
 def test_theory_agrees_with_short_training(setting):
     asked = SETTINGS[setting]
-    training = ld.GradientDescent(asked.training.learning_rate, steps=8)
-    check(asked.with_values(training=training), 400, 8, ld.SampledLayers(samples=2048, batches=4))
+    data = ld.Points(POINTS.inputs[:2], POINTS.targets[:2], POINTS.test_inputs[:1])
+    training = ld.GradientDescent(asked.training.learning_rate, steps=6)
+    short = asked.with_values(data=data, training=training)
+    check(short, 300, 8, ld.SampledLayers(samples=1024, batches=4))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import learndyn as ld
 from learndyn.core.record import Record
@@ -31,6 +32,15 @@ CASES = {
         "feedback_overlap": 0.3,
     },
 }
+QUICK = ("flat, biases", "feedback", "gates", "widths, scales", "all")
+"""Cases that all options are in; compiling each takes a second, and the others are slow tests."""
+
+
+def marked(quick=QUICK, cases=CASES):
+    """The names of cases, those that are not `quick` with the mark of slow tests."""
+    return [x if x in quick else pytest.param(x, marks=pytest.mark.slow) for x in cases]
+
+
 POINTS = ld.Points.random(3, 6, seed=1, outputs=2, test_points=1)
 
 

@@ -8,7 +8,14 @@ import pytest
 import learndyn as ld
 from learndyn.families.wide.finite_architectures import measured, outputs, pulled_back
 from learndyn.numerics.precision import float64
-from tests.families.wide.architectures import CASES, plain_trainee, problem, trained, trainee
+from tests.families.wide.architectures import (
+    CASES,
+    marked,
+    plain_trainee,
+    problem,
+    trained,
+    trainee,
+)
 
 pytestmark = pytest.mark.compiles
 
@@ -19,7 +26,7 @@ def double_precision():
         yield
 
 
-@pytest.mark.parametrize("case", ["plain", "biases"])
+@pytest.mark.parametrize("case", marked(["biases"], ["plain", "biases"]))
 def test_without_options_it_is_the_plain_network(case):
     """From the same seed, with momentum and decay, to rounding."""
     asked = problem(case, rate=0.3, steps=5, momentum=0.5, weight_decay=0.1)
@@ -28,6 +35,7 @@ def test_without_options_it_is_the_plain_network(case):
         np.testing.assert_allclose(other[name], values, rtol=0, atol=1e-13, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_convolution_of_one_position_is_the_plain_network():
     asked = problem("biases", rate=0.3, steps=4)
     plain = trained(plain_trainee(asked, 30), asked)
@@ -103,7 +111,10 @@ def test_fixed_weights_have_the_overlap():
         assert abs(np.mean(B**2) - 1) < 4 / 200
 
 
-@pytest.mark.parametrize("case", ["gap", "flat, biases", "gates", "skips, biases", "norm"])
+BACKPROP = ["gap", "flat, biases", "gates", "skips, biases", "norm", "widths, scales"]
+
+
+@pytest.mark.parametrize("case", marked(["norm", "widths, scales"], BACKPROP))
 def test_the_force_is_the_gradient_of_the_outputs(case):
     """Along a random direction, against central differences of f: rounding over the step, 1e-9 of f."""
     net, gamma = trainee(problem(case), 9), 1.5
@@ -121,7 +132,7 @@ def test_the_force_is_the_gradient_of_the_outputs(case):
     assert abs(sum(products) / (gamma**2 * 9) - slope) < 1e-7 * abs(slope) + 1e-8
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", marked(["feedback", "all"]))
 def test_a_small_step_moves_outputs_by_the_tangent_kernel(case):
     """f moves by ηKE for every rule, up to O(η²)."""
     eta = 1e-6
@@ -135,17 +146,13 @@ def test_a_small_step_moves_outputs_by_the_tangent_kernel(case):
 
 
 def test_gates_are_open_for_half_of_the_units():
-    """With all gates open a gated network is a linear one."""
-    asked = problem("gates")
-    net = trainee(asked, 30)
-    linear = trainee(asked.with_values(network=ld.Wide(3, "linear", 1.5, skip=None)), 30)
-    opened = [jnp.zeros((30, 1)) @ jnp.zeros((1, 6)) for _ in range(3)]
+    """And closed gates let nothing through."""
+    net = trainee(problem("gates"), 30)
     gates = np.concatenate([np.asarray(net.x[:, 0] @ V.T > 0).ravel() for V in net.fixed["gates"]])
     assert abs(gates.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(gates))
-    assert not np.any(net.x[:, 0] @ opened[0].T > 0)
-    f = outputs(net.net, net.theta, {"gates": opened}, net.x)
-    assert not np.any(f)
-    assert np.any(outputs(linear.net, linear.theta, {}, net.x))
+    closed = [0 * V for V in net.fixed["gates"]]
+    assert np.any(outputs(net.net, net.theta, net.fixed, net.x))
+    assert not np.any(outputs(net.net, net.theta, {"gates": closed}, net.x))
 
 
 def test_the_layer_norm_does_not_see_the_size_of_inputs():

@@ -46,7 +46,7 @@ def test_linear_units_with_gap_are_a_network_on_the_mean_over_positions(kernel, 
         np.testing.assert_allclose(theory[name], expected[name], rtol=0, atol=1e-7, err_msg=name)
 
 
-@pytest.mark.parametrize("readout", ["gap", "flat"])
+@pytest.mark.parametrize("readout", ["gap", pytest.param("flat", marks=pytest.mark.slow)])
 def test_equal_inputs_at_all_positions_are_a_fully_connected_network(readout):
     """Linear units up to what is dropped, tanh within the standard errors of independent samples."""
     narrow = ld.Points.random(3, 2, seed=2, test_points=1)

@@ -11,12 +11,12 @@ from learndyn.families.wide.forward import ForwardPass
 from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
 from learndyn.programs import Dense
-from tests.families.wide.architectures import CASES, problem, trained, trainee, with_weights_of
+from tests.families.wide.architectures import marked, problem, trained, trainee, with_weights_of
 
 pytestmark = pytest.mark.compiles
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", marked())
 def test_the_dense_program_is_the_network(case, monkeypatch):
     """Trained with momentum and decay, all observables agree to rounding."""
     asked = problem(case, rate=0.3, steps=4, momentum=0.5, weight_decay=0.1)

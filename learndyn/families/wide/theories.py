@@ -38,12 +38,12 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
     table = TABLE
     methods = (
         solve.SampledLayers,
-        DepthExtrapolation,
         solve.LinearRows,
         solve.LinearInnovation,
         solve.GradientIndependence,
         solve.StaticKernel,
         solve.Perturbative,
+        DepthExtrapolation,
     )
     simulators = (WideDescent,)
     demo_size = 1000

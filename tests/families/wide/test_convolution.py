@@ -62,7 +62,7 @@ def test_equal_inputs_at_all_positions_are_a_fully_connected_network(readout):
     expected = ld.solve(problem(None, data=narrow), ld.LinearRows())
     for name in names:
         np.testing.assert_allclose(theory[name], expected[name], rtol=0, atol=1e-6, err_msg=name)
-    method = ld.SampledLayers(samples=2048, batches=8)
+    method = ld.SampledLayers(samples=1024, batches=8)
     theory = ld.solve(problem(convolution, activation="tanh", data=data), method)
     expected = ld.solve(problem(None, activation="tanh", data=narrow), method, seed=1)
     for name in names:

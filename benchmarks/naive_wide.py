@@ -1,10 +1,12 @@
-"""Deep linear networks of infinite width by iterating eq. (11) of the paper on whole trajectories."""
+"""Wide networks without the library: iterations of eq. (11) of the paper, and networks as arrays."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from learndyn.families.wide.problem_arrays import WideSetting
+from learndyn.problem.problem import Problem
 
 
 def outputs(setting: WideSetting, damping: float) -> Iterator[np.ndarray]:
@@ -60,3 +62,37 @@ def _follow_the_kernel(setting: WideSetting, H, G):
             kernel = sum(g[t, t] * h[now, now] for g, h in zip(G[1:], H, strict=True))
             f[t + 1] = f[t] + setting.k[t + 1, t] * kernel @ E[t]
     return f, E
+
+
+SLOPES = {"tanh": lambda a: 1 - a * a, "relu": lambda a: a > 0}
+"""φ' from φ."""
+FUNCTIONS = {"tanh": np.tanh, "relu": lambda h: np.maximum(h, 0)}
+
+
+def trained_outputs(problem: Problem, width: int, seed: int) -> Iterator[np.ndarray]:
+    """f of one network in single precision, plain descent on the mean loss of one output, state by state."""
+    rng, network = np.random.default_rng(seed), problem.network
+    name = network.activation.to_dict()
+    phi, slope, depth = FUNCTIONS[name], SLOPES[name], network.depth
+    gamma, rate = float(network.richness), float(problem.training.learning_rate)
+    x = problem.data.inputs.astype(np.float32)
+    y = problem.data.targets.astype(np.float32)
+    sizes = [x.shape[1], *[width] * depth]
+    W = [
+        rng.standard_normal((n, m), np.float32) / np.float32(np.sqrt(m)) for m, n in pairwise(sizes)
+    ]
+    w = rng.standard_normal(width, np.float32)
+    while True:
+        a = [x]
+        for matrix in W:
+            a.append(phi(a[-1] @ matrix.T))
+        f = a[-1] @ w / np.float32(gamma * width)
+        yield f
+        E = np.float32(rate * gamma / len(y)) * (y - f)
+        g = E[:, None] * w * slope(a[-1])
+        w = w + E @ a[-1]
+        for ell in reversed(range(depth)):
+            below = g @ W[ell]
+            W[ell] += g.T @ (a[ell] / np.float32(sizes[ell]))
+            if ell:
+                g = below * slope(a[ell])

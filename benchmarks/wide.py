@@ -1,23 +1,22 @@
 """Infinitely wide networks that learn features: against the paper's iterations and training; how the cost grows.
 
-Everything on one thread.
+Everything on one thread, but for the last line. Times of sampled networks are CPU seconds.
 """
 
 import itertools
 import time
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import threadpoolctl
 
 import learndyn as ld
-from benchmarks.naive_wide import outputs
+from benchmarks.naive_wide import outputs, trained_outputs
 from benchmarks.timing import best, row
-from learndyn.families.wide.equations import alternating
 from learndyn.families.wide.equations.linear import solve_linear
-from learndyn.families.wide.equations.sampled import Adjoint, sweep
 from learndyn.families.wide.problem_arrays import wide_setting
-from learndyn.numerics.precision import float64
 
 
 def linear(points: int, steps: int) -> ld.Problem:
@@ -26,23 +25,18 @@ def linear(points: int, steps: int) -> ld.Problem:
     return ld.Problem(network, data, ld.GradientDescent(0.1, steps=steps))
 
 
-def nonlinear(depth: int, points: int, steps: int) -> ld.Problem:
-    """tanh, γ_0 = 1, random points in 6 dimensions, η = 1, mean loss; finite networks start from f = 0."""
-    network = ld.Wide(depth, "tanh", centered=True)
-    data = ld.Points.random(points, 6, seed=1)
-    return ld.Problem(network, data, ld.GradientDescent(1.0, steps=steps))
+def nonlinear(
+    activation: str, depth: int, points: int, steps: int, richness: float = 1.0
+) -> ld.Problem:
+    """Random points in 30 dimensions with targets ±1, η = 0.5, mean loss."""
+    rng = np.random.default_rng(0)
+    data = ld.Points(rng.standard_normal((points, 30)), np.sign(rng.standard_normal(points)))
+    network = ld.Wide(depth, activation, richness)
+    return ld.Problem(network, data, ld.GradientDescent(0.5, steps=steps))
 
 
 def solved_linear(points: int, steps: int):
     return solve_linear(wide_setting(linear(points, steps), steps), lambda done: None)
-
-
-def one_batch(points: int, steps: int, samples: int, precision: str = "single", seed: int = 0):
-    """One batch of the causal sweep through L = 2 layers."""
-    made = wide_setting(nonlinear(2, points, steps), steps)
-    seeds = np.random.SeedSequence(seed)
-    with float64():
-        return sweep(made, samples, seeds, lambda done: None, precision=precision)
 
 
 def against_eq_11(points: int, steps: int, damping: float) -> None:
@@ -66,83 +60,94 @@ def against_eq_11(points: int, steps: int, damping: float) -> None:
     print(f"    the limit of the iteration is {_largest(found[-1] - exact):.1g} = O(η) off")
 
 
-def against_alternation(what: str, made: ld.Problem, full, samples: int, batches: int) -> None:
-    """The paper's alternating iteration, until no output changes by 1e-3, less than its own standard error."""
-    sweep_method = full(samples=samples, batches=batches)
-    causal = ld.solve(made, sweep_method)
-    seconds = best(lambda: ld.solve(made, sweep_method), 3)
-    method = ld.AlternatingIteration(samples=samples, batches=batches, change=1e-3)
-    with mock.patch.object(alternating, "_outputs", wraps=alternating._outputs) as calls:
-        found = ld.solve(made, method)
-    reference = best(lambda: ld.solve(made, method), 2)
-    iterations = calls.call_count / batches - 1
-    row(
-        f"{what}, {batches} × {samples}",
-        seconds,
-        f"{iterations:.0f} alternating iterations",
-        reference,
-    )
-    apart = _rms(found["prediction"] - causal["prediction"])
+def cpu(function: Callable[[], object]) -> float:
+    """CPU seconds of a call."""
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
+def states(steps: int) -> list[int]:
+    """Ten equally spaced states."""
+    return np.linspace(0, steps, 11).round().astype(int)[1:].tolist()
+
+
+def network_price(made: ld.Problem, widths: tuple[int, int], count: int) -> float:
+    """CPU × error² of 2 f(2N) − f(N), with the numbers of networks that make it smallest."""
+    steps, price = made.training.steps, 0.0
+    for width, factor in zip(widths, (1, 2), strict=True):
+        start = time.process_time()
+        curves = [
+            list(itertools.islice(trained_outputs(made, width, seed), steps + 1))
+            for seed in range(count)
+        ]
+        seconds = (time.process_time() - start) / count
+        variance = np.var(np.array(curves)[:, states(steps)], axis=0, ddof=1).mean()
+        price += factor * np.sqrt(seconds * variance)
+    return float(price**2)
+
+
+def against_networks(what: str, made: ld.Problem, samples: int, batches: int, count: int) -> None:
+    """CPU for the same error of f."""
+    networks = network_price(made, (128, 256), count)
+    method, saved = ld.SampledLayers(samples=samples, batches=batches), states(made.training.steps)
+    ld.solve(made, ld.SampledLayers(samples=1024, batches=2, drop=0.05), save_at=[1])
+    solutions = []
+    seconds = cpu(lambda: solutions.append(ld.solve(made, method, save_at=saved))) / batches
+    sd = _rms(solutions[0].standard_error("prediction")) * batches**0.5
+    reference = "training N = 128, 256, extrapolated in 1/N"
+    row(f"{what}, S = {samples}: f to {sd:.1e}", seconds, reference, networks / sd**2)
+    # A variance from n runs is known to √(2/(n − 1)) of itself, if its entries vary together.
+    known = np.hypot(np.sqrt(2 / (batches - 1)), np.sqrt(2 / (count - 1)))
+    print(f"    known to {known:.0%}; CPU × error² is {seconds * sd**2:.1e} against {networks:.1e}")
+
+
+def headline(richness: float, samples: int, batches: int) -> None:
+    """Three tanh layers, ten points, to t = 100: the loss and its relative error, on all cores."""
+    made = nonlinear("tanh", 3, 10, 100, richness)
+    method = ld.SampledLayers(samples=samples, batches=batches)
+    found = ld.solve(made, method, save_at=[50, 100])
+    spread = found.standard_error("train_loss")
+    assert spread is not None
+    error = spread.values / found["train_loss"].values
+    what = f"γ_0 = {richness:g}, L = 3, P = 10, {batches} × {samples}"
+    seconds, loss = found.evidence["wall_time"], found["train_loss"].values[-1]
     print(
-        f"    they are {apart:.1g} = O(η) apart; standard errors {_rms(causal.standard_error('prediction')):.1g} and "
-        f"{_rms(found.standard_error('prediction')):.1g}"
+        f"  {what:<44} {seconds:.0f} s; loss {loss:.2g} at step 100, known to {error[1]:.1%}, and to {error[0]:.1%} at "
+        "step 50"
     )
 
 
-def against_training(what: str, made: ld.Problem, method, width: int, seeds: int) -> None:
-    """So many networks of this width that their mean prediction has the theory's standard error; one is timed."""
-    saved = [0, 5, 10, 20, 30]
-    theory = ld.solve(made, method, save_at=saved)
-    seconds = best(lambda: ld.solve(made, method, save_at=saved), 2)
-    runs = ld.simulate(made, width, seeds, save_at=saved)
-    training = best(lambda: ld.simulate(made, width, 1, save_at=saved), 3)
-    error = _rms(theory.standard_error("prediction"))
-    spread = _rms(runs["prediction"].std("seed", ddof=1))
-    needed = (spread / error) ** 2
-    reference = f"training {needed:.2g} networks, N = {width} (that × one)"
-    row(f"{what}, {method.batches} × {method.samples}", seconds, reference, needed * training)
-    off = _rms(runs["prediction"].mean("seed") - theory["prediction"])
-    print(
-        f"    standard error {error:.1g} of the theory, deviation {spread:.1g} of one network; the mean of {seeds} is "
-        f"{off:.1g} off, with a standard error of {spread / seeds**0.5:.1g}"
-    )
-
-
-def against_double_precision(points: int, steps: int, samples: int) -> None:
-    """The adjoint recursion in single precision: time, and the change of f and Φ against the error of one batch."""
-    seconds, reference = (
-        best(lambda p=precision: one_batch(points, steps, samples, p), 3)
-        for precision in ("single", "double")
-    )
-    what = f"sampled, L = 2, P = {points}, T = {steps}, S = {samples}"
-    row(what, seconds, "in double precision", reference)
-    single, double = (
-        [one_batch(points, steps, samples, precision, seed) for seed in range(4)]
-        for precision in ("single", "double")
-    )
-    largest, usual = 0.0, 0.0
-    for take in (lambda x: x.f, lambda x: x.layers[-1].Phi):
-        pairs = np.array([[take(a), take(b)] for a, b in zip(single, double, strict=True)])
-        change, spread = pairs[:, 0] - pairs[:, 1], pairs[:, 1].std(axis=0, ddof=1)
-        moves = spread > 1e-9
-        largest = max(largest, _largest(change[:, moves] / spread[moves]))
-        usual = max(usual, _rms(change) / _rms(spread))
-    sizes = []
-    for precision in ("single", "double"):
-        adjoint = Adjoint(steps + 1, points, 1, samples, precision)
-        sizes.append((adjoint._h.nbytes + adjoint._z.nbytes) / 1e6)
-    print(
-        f"    rounding changes f and Φ by {usual:.1g} standard deviations of a batch, single entries by up to "
-        f"{largest:.1g}; buffers {sizes[0]:.2g} MB against {sizes[1]:.2g} MB"
-    )
+def sampled(points: int = 10, steps: int = 50, samples: int = 4096, **options: Any) -> None:
+    """One batch, by two, of three tanh layers."""
+    method = ld.SampledLayers(samples=samples, batches=2, **options)
+    ld.solve(nonlinear("tanh", 3, points, steps), method, save_at=[steps])
 
 
 def power(what: str, sizes, run) -> None:
-    """The exponent of the time between the largest two sizes."""
-    seconds = [best(lambda size=size: run(size), 3) for size in sizes]
-    exponent = np.log(seconds[-1] / seconds[-2]) / np.log(sizes[-1] / sizes[-2])
+    """The exponent of the time, fitted to all sizes."""
+    seconds = [min(cpu(lambda size=size: run(size)) for _ in range(2)) for size in sizes]
+    exponent = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
     shown = ", ".join(f"{size}: {value:.2g} s" for size, value in zip(sizes, seconds, strict=True))
-    print(f"  {what:<44} time ∝ size^{exponent:.1f} ({shown})")
+    print(f"  {what:<44} CPU ∝ size^{exponent:.2f} ({shown})")
+
+
+def options(steps: int = 30) -> None:
+    """What the options of sampled layers cost, against the usual ones."""
+
+    def seconds(made: ld.Problem, saved: Any, **changes: Any) -> float:
+        method = ld.SampledLayers(samples=2048, batches=2, **changes)
+        return min(cpu(lambda: ld.solve(made, method, save_at=saved)) for _ in range(2))
+
+    long, short = nonlinear("tanh", 3, 10, steps), nonlinear("tanh", 3, 3, 10)
+    for what, made, usual, saved, changes in (
+        ("kernels at all 31 states", long, [steps], steps + 1, {}),
+        ("double precision", long, [steps], [steps], {"precision": "double"}),
+        ("drop 1e-3", long, [steps], [steps], {"drop": 1e-3}),
+        ("responses, P = 3, T = 10", short, 11, 11, {"responses": True}),
+    ):
+        ratio = seconds(made, saved, **changes) / seconds(made, usual)
+        print(f"  {what:<44} {ratio:.1f} times the time")
 
 
 def _largest(values) -> float:
@@ -158,19 +163,15 @@ def run() -> None:
     with one_core, threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
         against_eq_11(10, 100, damping=1.0)
         against_eq_11(10, 50, damping=0.5)
-        shallow, deep = nonlinear(1, 4, 30), nonlinear(2, 4, 30)
-        against_alternation("particles, P = 4, T = 30", shallow, ld.Particles, 1024, 2)
-        against_alternation("sampled, L = 2, P = 4, T = 30", deep, ld.SampledLayers, 256, 2)
-        against_training("particles, P = 4, T = 30", shallow, ld.Particles(), 1000, 16)
-        against_training("sampled, L = 2, P = 4, T = 30", deep, ld.SampledLayers(), 1000, 16)
-        against_double_precision(4, 30, 1024)
-        against_double_precision(16, 20, 256)
+        shallow, deep = nonlinear("tanh", 3, 10, 30), nonlinear("tanh", 3, 10, 100)
+        against_networks("tanh, L = 3, P = 10, T = 30", shallow, 16384, 8, 24)
+        against_networks("tanh, L = 3, P = 10, T = 100", deep, 16384, 8, 24)
+        against_networks("relu, L = 2, P = 20, T = 50", nonlinear("relu", 2, 20, 50), 16384, 6, 24)
+        options()
         power("linear, against points P, T = 60", [10, 20, 40], lambda P: solved_linear(P, 60))
         power("linear, against steps T, P = 10", [50, 100, 200], lambda T: solved_linear(10, T))
-        power("sampled, against P, T = 20", [4, 8, 16], lambda P: one_batch(P, 20, 256))
-        power("sampled, against T, P = 4", [20, 40, 80], lambda T: one_batch(4, T, 256))
-        power(
-            "sampled, against samples, P = 4, T = 40",
-            [256, 512, 1024],
-            lambda S: one_batch(4, 40, S),
-        )
+        power("sampled, against points P", [5, 10, 20], lambda P: sampled(points=P))
+        power("sampled, against steps T", [25, 50, 100, 200], lambda T: sampled(steps=T))
+        power("sampled, against samples", [1024, 4096, 16384], lambda S: sampled(samples=S))
+    headline(1.0, 32768, 8)
+    headline(2.0, 32768, 8)

@@ -125,10 +125,9 @@ class Flow:
             if isinstance(parameter, Matrix):
                 parameter.state = data
             else:
-                single = parameter.dim is not None and isinstance(data, np.ndarray)
-                parameter.data = (
-                    data.astype(parameter.dim.site.dtype, copy=False) if single else data
-                )
+                if parameter.dim is not None and isinstance(data, np.ndarray):
+                    data = data.astype(parameter.dim.site.dtype, copy=False)
+                parameter.data = data
 
     def _slope(self, time: float, state: State) -> State:
         """η(t)(−θ̄ − λθ)."""
@@ -180,9 +179,10 @@ class Flow:
             if not self.stiff and self._rho:
                 size = min(size, STABLE / self._rho)
             # The end is met exactly, without a last step that is tiny.
-            size = (
-                left if size > 0.99 * left else min(size, 0.5 * left) if size > left / 2 else size
-            )
+            if size > 0.99 * left:
+                size = left
+            elif size > left / 2:
+                size = left / 2
             order = 3 if self.stiff else 5
             rule = self._chebyshev if self.stiff else self._dormand_prince
             after, slope_after, error = rule(time, size, state, slope)

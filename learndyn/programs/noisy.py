@@ -18,11 +18,18 @@ innovations δ and ε of the other side. Cost: samples × (vectors asked)².
 import math
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from learndyn.numerics.products import combined, squares, sums
 from learndyn.programs.orthonormal import chosen
 from learndyn.programs.sites import Site
+
+
+def solve_triangular(L: np.ndarray, values: np.ndarray, lower: bool = False) -> np.ndarray:
+    """L^{−1} times the columns of `values`."""
+    # Imported here, because it is slow and may not be needed.
+    from scipy import linalg
+
+    return linalg.solve_triangular(L, values, lower=lower)
 
 
 class Skeleton:
@@ -105,7 +112,7 @@ class NoisyRows:
         )
         y = size * self._process(own, time, x)
         overlaps = own.here.scale * sums(x, other.innovations)
-        responses = solve_triangular(other.L, overlaps.T, lower=True, trans="T").T
+        responses = solve_triangular(other.L.T, overlaps.T).T
         return y + combined(factor * responses * other.correlation(time), other.vectors)
 
     def _process(self, own: Skeleton, time: np.ndarray, x: np.ndarray) -> np.ndarray:

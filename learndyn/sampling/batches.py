@@ -14,7 +14,7 @@ import numpy as np
 from learndyn.core.curves import Curves, Table, averaged, of_batches
 from learndyn.core.progressing import Report, of_states
 from learndyn.core.record import Record
-from learndyn.core.threads import in_threads
+from learndyn.core.threads import in_threads, workers
 from learndyn.errors import Interrupted, ProgramError
 from learndyn.numerics.max_t import max_t_test
 from learndyn.numerics.statistics import mean_and_error
@@ -26,6 +26,8 @@ SEEN = 0.01
 """A bias counts as seen if batches without one would show as much with this chance."""
 SEEDS = 2**20
 """Batches that a seed may have."""
+GROWTH_OF_TIME = 0.8
+"""Time grows as this power of the samples, fitted from 1024 to 16384: few samples leave processors idle."""
 FULLEST = 0.2
 """Directions per sample of the fullest dimension above which users are warned: a rule of thumb, not measured."""
 
@@ -46,6 +48,7 @@ class Setting:
       such as losses, are jackknifed here. The batches' own arrays unless given.
     - `aside`: observables of which the first batch is taken, because they have no mean. None unless given.
     - `doubtful`: observables that a tolerance does not concern. None unless given.
+    - `kept_bytes`: memory for each sample of what is kept beside matrices and dimensions. 0 unless given.
     """
 
     like: Limit
@@ -57,6 +60,7 @@ class Setting:
     combined: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = _as_it_is
     aside: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
+    kept_bytes: float = 0.0
 
     def with_samples(self, samples: int) -> Limit:
         """The back end of a batch of so many samples."""
@@ -142,6 +146,13 @@ class Sampling(NamedTuple):
     def bytes(self) -> float:
         """The memory of one batch."""
         return max(batch.run.bytes for batch in self.batches)
+
+    def cost(self, samples: int, batches: int) -> tuple[float, float]:
+        """Seconds and bytes of so many batches of so many samples on all cores, by what these batches cost."""
+        at_once, ratio = workers(batches), samples / self.samples
+        kept = self.setting.kept_bytes * samples
+        seconds = self.seconds * ratio**GROWTH_OF_TIME * batches / at_once
+        return seconds, at_once * (self.bytes * ratio + kept)
 
     @property
     def seconds(self) -> float:

@@ -1,6 +1,7 @@
 """The losses of `GradientDescent` as functions of a program's outputs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from learndyn.programs.functions import softplus
 from learndyn.programs.values import Value
 
 
-def loss_on_points(criterion: str, over_points: str) -> Callable[[Value, np.ndarray], Value]:
+def loss_on_points(criterion: str, over_points: str) -> Callable[[Value, Any], Value]:
     """The loss of outputs (points × outputs), given targets."""
 
     def each(f: Value, y: np.ndarray) -> Value:

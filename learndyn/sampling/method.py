@@ -1,22 +1,31 @@
 """The base of the methods that sample the limit of a program, to a number of samples or to a tolerance."""
 
 import abc
+import dataclasses
 import math
+
+import psutil
 
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method, Way
+from learndyn.core.progress import note
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
 from learndyn.errors import TooFewSamples
+from learndyn.memory import require_memory
 from learndyn.problem.checks import choice, number, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.sampling.batches import FULLEST, Sampling, Setting, sampled
-from learndyn.sampling.tolerance import sampled_to_tolerance
+from learndyn.sampling.tolerance import COPIED, sampled_to_tolerance
 
 PILOT_SAMPLES = 1024
 """Samples of a batch of the pilot."""
+MANY_SAMPLES = 8192
+"""From so many samples on, a pilot tells what they will take."""
+WORTH_SAYING, MUCH_MEMORY = 20.0, 2**30
+"""Seconds and bytes from which the forecast is said."""
 USUAL_SAMPLES = 2048
 """Samples of a batch unless given; more if a dimension has many directions."""
 
@@ -66,7 +75,7 @@ class SampledMethod(Method, abstract=True):
         setting = self.setting(problem, record, seed)
         if self.tolerance is not None:
             return sampled_to_tolerance(self, setting, self.tolerance, report)
-        samples = self.samples or self.enough_samples(setting)
+        samples = self._samples_to_run(setting)
         sampling = self._sampled(setting, samples, self.batches, self.judges_bias, report)
         return sampling.curves(self.extrapolates(sampling))
 
@@ -94,5 +103,28 @@ class SampledMethod(Method, abstract=True):
 
     def enough_samples(self, setting: Setting) -> int:
         """A number of samples of which the directions fill no more than a fifth."""
-        directions = self.pilot(setting, 1, False, lambda done: None).directions
-        return max(USUAL_SAMPLES, 2 ** math.ceil(math.log2(max(directions / FULLEST, 1.0))))
+        return _enough(self.pilot(setting, 1, False, lambda done: None))
+
+    def _samples_to_run(self, setting: Setting) -> int:
+        """The samples of a batch. What many of them will take is said, and too much memory is refused."""
+        if self.samples is not None and self.samples < MANY_SAMPLES:
+            return self.samples
+        few = dataclasses.replace(self, samples=None)
+        pilot = few.pilot(setting, 1, False, lambda done: None)
+        samples = self.samples or _enough(pilot)
+        seconds, memory = pilot.cost(samples, self.batches)
+        if seconds > WORTH_SAYING or memory > MUCH_MEMORY:
+            note(
+                f"{self.batches} batches of {samples} samples: about {seconds:.2g} s, {memory / 2**20:.3g} MB"
+            )
+        needed = COPIED * memory
+        fits = 2 ** math.floor(math.log2(psutil.virtual_memory().available * samples / needed))
+        require_memory(
+            needed, f"{self.batches} batches of {samples} samples", f"{fits} samples would fit"
+        )
+        return samples
+
+
+def _enough(pilot: Sampling) -> int:
+    """A number of samples of which the directions of a pilot fill no more than a fifth."""
+    return max(USUAL_SAMPLES, 2 ** math.ceil(math.log2(max(pilot.directions / FULLEST, 1.0))))

@@ -23,6 +23,7 @@ def descent_rule(
     net: Net, training: GradientDescent, richness: float, rule: type[SGD] = SGD
 ) -> SGD:
     """Gradient descent in steps, or a rule derived from it."""
+    assert training.steps is not None
     with float64():  # a program runs in a thread of its own
         eta = np.asarray(rates(training, training.steps), float) * richness**2
     return rule(
@@ -42,6 +43,7 @@ def flow_rule(
     tolerance: float,
 ) -> Flow:
     """Gradient flow."""
+    assert training.time is not None
     schedule = as_schedule(training.learning_rate)
 
     def rate(time: float) -> float:

@@ -14,7 +14,6 @@ import psutil
 from learndyn.core.curves import Curves
 from learndyn.core.progress import note
 from learndyn.core.progressing import Report
-from learndyn.core.threads import workers
 from learndyn.errors import NotConverged
 from learndyn.sampling.batches import FULLEST, Sampling, Setting, sampled
 
@@ -27,6 +26,8 @@ MOST_BATCHES = 4096
 """Batches after which the tolerance counts as out of reach."""
 SHARE_OF_MEMORY = 0.5
 """Of the free memory, what batches may fill."""
+COPIED = 2.0
+"""Arrays that grow are copied into larger ones."""
 SPARE = 1.1
 """More samples than the forecast says, because the spread of few batches is not known well."""
 
@@ -86,8 +87,7 @@ def _next_samples(
         return sampling.samples
     wanted = sampling.samples * min(GROWTH, SPARE * excess ** (1 / exponent))
     wanted = max(wanted, sampling.directions / FULLEST)
-    # Arrays that grow are copied into larger ones.
-    each = 2 * sampling.bytes / sampling.samples * workers(method.batches)
+    each = COPIED * sampling.cost(1, method.batches)[1]
     room = SHARE_OF_MEMORY * psutil.virtual_memory().available / max(each, 1.0)
     samples = 2 ** math.ceil(math.log2(wanted))
     while samples > max(room, sampling.samples):
@@ -112,9 +112,7 @@ def _forecast(
     sampling: Sampling, samples: int, batches: int, error: float, tolerance: float
 ) -> None:
     """Say what the tolerance will cost, by what the last batches cost."""
-    at_once = workers(batches)
-    seconds = sampling.seconds * samples / sampling.samples * batches / at_once
-    memory = sampling.bytes * samples / sampling.samples * at_once
+    seconds, memory = sampling.cost(samples, batches)
     note(
         f"standard error {error:.2g}; for {tolerance:g} next {batches} batches of {samples} samples: about "
         f"{seconds:.2g} s, {memory / 2**20:.3g} MB"

@@ -29,10 +29,12 @@ class ProgramTrainee(Trainee):
         self, loop: Loop, backend: Backend, names: list[str], record: Record | None = None
     ):
         super().__init__(0 if record is None else len(record))
-        in_time = record is not None and record.axis == "time"
-        # In gradient flow the states of the program are the recorded times.
-        self._times = times_of(record) if in_time else None
-        keep = None if record is None or in_time else frozenset(record.at.tolist())
+        self._times, keep = None, None
+        if record is not None and record.axis == "time":
+            # In gradient flow the states of the program are the recorded times.
+            self._times = times_of(record)
+        elif record is not None:
+            keep = frozenset(record.at.tolist())
         self._state = 0
         self._program, self._names = SteppedProgram(loop, None, backend, keep), names
         self.records: dict[str, np.ndarray] = {}

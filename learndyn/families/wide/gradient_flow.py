@@ -35,6 +35,16 @@ MOST_STEPS = 10**6
 """The largest number of steps; with more, no method would end."""
 
 
+def refuse_steps(problem: Problem, steps: float, most: float) -> None:
+    """Refuse a time that takes too many steps."""
+    if not steps <= most:
+        allowed = (
+            f"gives {steps:.3g} steps of gradient flow, and at most {most:g} are allowed; use less time, a smaller "
+            "learning rate or smaller inputs"
+        )
+        raise ProblemError("training.time", problem.training.time, allowed)
+
+
 def in_steps(
     problem: Problem, times: np.ndarray, dt: float, halvings: int
 ) -> tuple[Problem, np.ndarray]:
@@ -42,12 +52,7 @@ def in_steps(
     training = problem.training
     intervals = np.diff(np.concatenate([[0.0], times]))
     needed = np.where(intervals > 0, np.ceil(intervals / dt * (1 - 1e-12)), 0) * 2.0**halvings
-    if not needed.sum() <= MOST_STEPS:
-        allowed = (
-            f"gives {needed.sum():.3g} steps of gradient flow, and at most {MOST_STEPS} are allowed; use less time, a "
-            "smaller learning rate or smaller inputs"
-        )
-        raise ProblemError("training.time", training.time, allowed)
+    refuse_steps(problem, float(needed.sum()), MOST_STEPS)
     counts = needed.astype(int)
     lengths = np.repeat(intervals / np.maximum(counts, 1), counts)
     starts = np.concatenate([[0.0], np.cumsum(lengths)])[:-1]

@@ -29,13 +29,14 @@ class LinkState(NamedTuple):
     """A weight matrix in one state of training.
 
     - `features`, `gradients`: m times the coordinates of φ of all points, and of g of the trained points.
-    - `phi_delta`, `g_epsilon`: ⟨φ δ⟩ of all points, and ⟨g ε⟩ of all points and outputs; None if the state is not kept.
+    - `phi_delta`, `g_epsilon`: ⟨φ δ⟩ of all points, and ⟨g ε⟩ of all points and outputs; empty if the state is not
+      kept.
     """
 
     features: np.ndarray
     gradients: np.ndarray
-    phi_delta: np.ndarray | None
-    g_epsilon: np.ndarray | None
+    phi_delta: np.ndarray
+    g_epsilon: np.ndarray
 
 
 def link_state(W: Matrix, phi: np.ndarray, g: np.ndarray, trained: int, kept: bool) -> LinkState:
@@ -47,7 +48,7 @@ def link_state(W: Matrix, phi: np.ndarray, g: np.ndarray, trained: int, kept: bo
     features = m * gaussian.coordinates(phi, images=False)
     gradients = m * gaussian.coordinates(own, transposed=True, images=False)
     if not kept:
-        return LinkState(features, gradients, None, None)
+        return LinkState(features, gradients, np.zeros((0, 0)), np.zeros((0, 0)))
     phi_delta = gaussian.cols.scale * sums(phi, gaussian.V.innovations)
     g_epsilon = gaussian.rows.scale * sums(flat, gaussian.U.innovations)
     return LinkState(features, gradients, phi_delta, g_epsilon)

@@ -38,7 +38,12 @@ from learndyn.families.wide.equations.linear import (
     solve_linear,
 )
 from learndyn.families.wide.equations.series import second_order
-from learndyn.families.wide.gradient_flow import in_steps_or_time
+from learndyn.families.wide.gradient_flow import (
+    MOST_STEPS,
+    first_step,
+    in_steps_or_time,
+    refuse_steps,
+)
 from learndyn.families.wide.kernel_observables import is_linear, of_linear_units, with_summaries
 from learndyn.families.wide.observables import TABLE, losses
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
@@ -62,6 +67,8 @@ ROWS_WORK = 3e9
 """Up to this value of L·C·points²·states³ the row recursion takes seconds, and it gives the responses too."""
 FLOW_TOLERANCE = 1e-3
 """The error of a step of gradient flow, unless a tolerance is given."""
+AT_KINKS = 10.0
+"""A step of gradient flow may have a larger error by this factor in single relu neurons: at kinks it averages out."""
 SMOOTH_DROP, RELU_DROP, LINEAR_DROP = 3e-3, 3e-2, 1e-5
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 RESPONSE_DROP = 1e-6
@@ -282,9 +289,13 @@ class SampledLayers(SampledMethod):
             raise NoTheory("SampledLayers needs a finite depth; use DepthExtrapolation")
         if record.axis == "time":
             refuse_in_flow(problem.training)
+            # Chebyshev's rule takes about the square root of so many steps.
+            refuse_steps(problem, problem.training.time / first_step(problem), MOST_STEPS**2)
         if self.responses:
             self._check_responses(problem, record)
         accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
+        if isinstance(problem.network.activation, Relu):
+            accuracy *= AT_KINKS
         drop = RESPONSE_DROP if self.responses and self.drop is None else self.drop
         return _sampled_setting(
             dataclasses.replace(self, precision="double") if self.responses else self,
@@ -298,7 +309,12 @@ class SampledLayers(SampledMethod):
         )
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
-        return super().solve(problem, record, seed, report).told(solver="sampled layers")
+        curves = super().solve(problem, record, seed, report).told(solver="sampled layers")
+        if record.axis == "step":
+            return curves
+        accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
+        names = [name for name in ("prediction", "test_prediction") if name in curves.arrays]
+        return curves.told(accuracy=dict.fromkeys(names, accuracy))
 
     def _check_responses(self, problem: Problem, record: Record) -> None:
         if record.axis == "time":
@@ -352,7 +368,14 @@ def _sampled_setting(
         combined=lambda batches: with_unbiased_losses(problem, setting, batches),
         aside=("preactivation",),
         doubtful=("movement", "A", "B"),
+        kept_bytes=_kept_bytes(setting, len(record), method.precision),
     )
+
+
+def _kept_bytes(setting: WideSetting, states: int, precision: str) -> float:
+    """Memory of φ and g of one neuron of every layer, at the recorded states."""
+    vectors = setting.depth * states * setting.points * (1 + setting.outputs)
+    return vectors * (4 if precision == "single" else 8)
 
 
 def with_unbiased_losses(

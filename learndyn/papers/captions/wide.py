@@ -40,7 +40,7 @@ _PICTURES = (
         f"{_shared} relu, L = 1, P = 6 points of dimension D = 10, {_points}, η = 0.3, 200 steps, weight decay λ = 0.1 "
         "(with a mean over points, λP = 0.6 for their sum; the paper has λ = 1 and prints neither P nor γ₀). 3 "
         "networks of N = 1000, whose initial function is not subtracted: they begin with a loss above ½ by a term of "
-        "order 1/(γ₀²N). The theory has 4 × 1024 particles. (a) The final loss falls with γ₀; for γ₀ = 0.2 the network "
+        "order 1/(γ₀²N). The theory has 4 × 1024 samples. (a) The final loss falls with γ₀; for γ₀ = 0.2 the network "
         "forgets all it had learned, f → 0. (b) Alignment of the final Φ^1 with the targets. Shaded: the trace of the "
         "tangent kernel has fallen below 1 % of its start; the alignment there is that of a kernel about to vanish.",
         0.6,

@@ -10,10 +10,12 @@ import pytest
 from scipy.stats import t as student_t
 
 import learndyn as ld
+from learndyn.core.batches import pseudovalues
 from learndyn.families.wide import solve as methods
 from learndyn.families.wide.forward import ForwardPass
 from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.numerics.precision import float64
+from learndyn.numerics.statistics import mean_and_error
 from learndyn.programs import Limit, gaussian, mean, run, sites
 from learndyn.sampling.losses import loss_on_points
 from learndyn.sampling.rules import descent_rule
@@ -312,15 +314,19 @@ def test_responses_that_are_not_known_are_refused(fields, words):
 def test_many_points_and_steps_of_a_relu_are_right():
     """Two layers, 20 points, 50 steps: integration by parts with 1024 samples was 28 % low here, without a word.
 
-    Against networks of two widths, extrapolated in 1/N: within four standard errors, which are below 5 %.
+    Against networks of two widths, extrapolated in 1/N: within four standard errors, which are below 7 %. The loss is
+    that of mean outputs, jackknifed, because the outputs of single networks scatter.
     """
     asked = deep(20, 50, activation="relu", depth=2)
     asked = dataclasses.replace(asked, network=ld.Wide(2, "relu", 1.0, centered=True))
-    found = ld.solve(asked, save_at=[30, 40, 50])
-    runs = [ld.simulate(asked, width, 24, save_at=[30, 40, 50]) for width in (300, 600)]
-    each = [x["train_loss"].values for x in runs]
-    networks = 2 * each[1].mean(0) - each[0].mean(0)
-    spread = np.sqrt(4 * each[1].var(0, ddof=1) / 24 + each[0].var(0, ddof=1) / 24)
+    saved, y = [30, 40, 50], asked.data.targets
+    found = ld.solve(asked, save_at=saved)
+    coarse, fine = (
+        ld.simulate(asked, width, 280, save_at=saved)["prediction"].values[..., 0]
+        for width in (256, 512)
+    )
+    each = pseudovalues(lambda f: {"loss": 0.5 * np.mean((y - f) ** 2, axis=-1)}, 2 * fine - coarse)
+    networks, spread = mean_and_error(each["loss"])
     error = np.hypot(spread, not_none(found.standard_error("train_loss")).values)
-    assert np.all(error < 0.05 * networks)
+    assert np.all(error < 0.07 * networks)
     assert np.all(np.abs(found["train_loss"].values - networks) < 4 * error)

@@ -24,7 +24,7 @@ from learndyn.errors import (
 )
 from learndyn.families.deep_linear.ensemble_loss import ensemble_loss
 from learndyn.families.deep_linear.finite import Descent
-from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.families.deep_linear.solve import Innovation, LayerNodes, Panels, Rows
 from learndyn.families.neural_ode.fields import CustomField, FormulaField, PolynomialField
 from learndyn.families.neural_ode.finite.descent import AdjointDescent
@@ -42,7 +42,8 @@ from learndyn.families.two_layer.reused.finite import FullBatch
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
-from learndyn.families.wide.network import Wide
+from learndyn.families.wide.infinite_depth import DepthExtrapolation
+from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import (
     GradientIndependence,
     LinearInnovation,
@@ -75,6 +76,7 @@ from learndyn.problem.schedules import (
     PowerDecay,
     WarmUp,
 )
+from learndyn.problem.skips import ScaledSkip
 from learndyn.problem.spectra import PowerLaw, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
@@ -93,10 +95,12 @@ __all__ = [
     "CausalSampling",
     "Comparison",
     "Constant",
+    "Convolution",
     "Custom",
     "CustomField",
     "Dataset",
     "DeepLinear",
+    "DepthExtrapolation",
     "Descent",
     "Erf",
     "ExactLimit",

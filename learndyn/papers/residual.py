@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
-from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.papers.captions.residual import FACTS
 from learndyn.papers.deep_linear import (
     TEST_LOSS,
@@ -26,6 +26,7 @@ from learndyn.papers.deep_linear import (
 from learndyn.papers.registry import register_figures
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR
 from learndyn.problem.problem import Problem
+from learndyn.problem.skips import ScaledSkip
 from learndyn.problem.supplies import Population
 from learndyn.problem.tasks import LinearMap
 from learndyn.sweeps.sweep import sweep

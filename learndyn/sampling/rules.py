@@ -19,12 +19,14 @@ from learndyn.programs.flow import Flow
 from learndyn.programs.values import Value
 
 
-def descent_rule(net: Net, training: GradientDescent, richness: float) -> SGD:
-    """Gradient descent in steps."""
+def descent_rule(
+    net: Net, training: GradientDescent, richness: float, rule: type[SGD] = SGD
+) -> SGD:
+    """Gradient descent in steps, or a rule derived from it."""
     assert training.steps is not None
     with float64():  # a program runs in a thread of its own
         eta = np.asarray(rates(training, training.steps), float) * richness**2
-    return SGD(
+    return rule(
         net,
         lambda step: float(eta[step]),
         training.momentum,

@@ -135,7 +135,8 @@ TINY = {
     ),
     "wide-5": Tiny(
         convolutional_figure.figure_5,
-        {"widths": (4, 8), "richness": (0.5, 1.0), "seeds": 2, "steps": 2, "points": 8},
+        {"widths": (4, 8), "richness": (0.5, 1.0), "seeds": 2, "steps": 2, "points": 4}
+        | {"samples": 1024, "batches": 2},
         *(BORDELON, 4, ("γ₀", "η = ", "N channels", "aper")),
         titles=False,
     ),

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from learndyn.core.solve import solve
-from learndyn.families.deep_linear.network import DeepLinear, ScaledSkip
+from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.papers import residual as drawn
 from learndyn.papers.deep_linear import _problem
+from learndyn.problem.skips import ScaledSkip
 from learndyn.problem.supplies import Population
 from learndyn.problem.tasks import LinearMap
 from tests.papers.test_figures import drawn_tiny

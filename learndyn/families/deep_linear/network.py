@@ -13,15 +13,14 @@ from learndyn.problem.checks import (
     choice,
     is_list,
     number,
-    optional,
     room,
     squared,
     whole,
 )
-from learndyn.problem.kinds import part
 from learndyn.problem.network import Network
-from learndyn.problem.part import Part, field
+from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
+from learndyn.problem.skips import ScaledSkip, depth, skip
 from learndyn.problem.supplies import Supply
 from learndyn.problem.tasks import LinearMap
 
@@ -29,28 +28,6 @@ from learndyn.problem.tasks import LinearMap
 def _width(value: Any, name: str) -> float | np.ndarray:
     """A positive number (inf is allowed), or one for each layer."""
     return (array(1, above=0) if is_list(value) else number(above=0, finite=False))(value, name)
-
-
-class ScaledSkip(Part):
-    """Residual branches whose scale falls with the depth: β = β_0/√L.
-
-    - `beta0`: β_0, at least 0
-    """
-
-    beta0: float = field(squared(minimum=0))
-
-
-def _skip(value: Any, name: str) -> float | ScaledSkip | None:
-    """None, a branch scale β, or a `ScaledSkip`."""
-    if value is None or isinstance(value, dict | Part):
-        return optional(part(ScaledSkip))(value, name)
-    return squared(minimum=0)(value, name)
-
-
-def _depth(value: Any, name: str) -> float:
-    """A whole number of hidden layers, or inf."""
-    infinite = isinstance(value, float) and value == math.inf
-    return value if infinite else whole(1)(value, name)
 
 
 class DeepLinear(Network):
@@ -91,13 +68,13 @@ class DeepLinear(Network):
     Δ = Xv + σε, h^0 = X^⊤Δ/P (or Λv), h^1 = W^0 h^0, W^0 += ηγ_0 Σ_c g^1_c h^{0⊤}_c; `width` is then a count of units.
     """
 
-    depth: float = field(_depth)
+    depth: float = field(depth)
     width: float | np.ndarray = field(_width)
     richness: float = field(squared(above=0), default=1.0)
     outputs: int = field(whole(1), default=1)
     centered: bool = field(boolean, default=False)
     parameterization: str = field(choice("mup", "ntk"), default="mup")
-    skip: float | ScaledSkip | None = field(_skip, default=None)
+    skip: float | ScaledSkip | None = field(skip, default=None)
 
     def validate(self) -> None:
         if math.isinf(self.depth) and not isinstance(self.skip, ScaledSkip):

@@ -16,13 +16,13 @@ from learndyn.core.record import Record
 from learndyn.errors import NotConverged
 from learndyn.families.deep_linear.equations import feedforward, infinite_depth, layer_time_sweeps
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
-from learndyn.families.deep_linear.network import ScaledSkip
 from learndyn.families.deep_linear.observables import INFINITE_TABLE
 from learndyn.families.deep_linear.row_observables import RowObservables
 from learndyn.families.deep_linear.row_recursion import advance_rows
 from learndyn.memory import require_memory
 from learndyn.numerics.lobatto import lobatto
 from learndyn.problem.problem import Problem
+from learndyn.problem.skips import ScaledSkip
 from learndyn.problem.weight_response import impulse_response, rates
 
 LAYER_TIMES = np.linspace(0.0, 1.0, 9)

@@ -10,8 +10,10 @@ import numpy as np
 
 from learndyn.core.progressing import Products
 from learndyn.core.record import Record
+from learndyn.families.wide import architecture_kernels as kernels
 from learndyn.families.wide.forward import ForwardPass, ProgramFields
 from learndyn.families.wide.kernel_observables import tangent_kernel, with_summaries
+from learndyn.families.wide.network import FEEDBACK
 from learndyn.families.wide.observables import losses
 from learndyn.families.wide.problem_arrays import WideSetting
 from learndyn.families.wide.responses import LinkState, link_state, responses
@@ -19,10 +21,11 @@ from learndyn.numerics.gram import gram
 from learndyn.numerics.precision import float64
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import rates
-from learndyn.programs import Net
+from learndyn.programs import SGD, Net
 from learndyn.programs.backends import Backend
 from learndyn.programs.dims import NotFinite
 from learndyn.programs.gradients import adjoints
+from learndyn.programs.matrices import Matrix
 from learndyn.programs.values import Value
 from learndyn.sampling.losses import loss_on_points
 from learndyn.sampling.rules import descent_rule, flow_rule, times_of
@@ -30,6 +33,14 @@ from learndyn.sampling.trainee import Loop, ProgramTrainee
 
 PREACTIVATIONS = 512
 """The largest number of samples of the preactivations in a solution."""
+
+
+class EqualRates(SGD):
+    """The same raw rate for all weights, whatever the width of their layer."""
+
+    def _buffer(self, parameter: Any, gradient: Any, rate: float) -> Any:
+        rows = parameter.rows if isinstance(parameter, Matrix) else parameter.dim
+        return super()._buffer(parameter, (1 / rows.ratio) * gradient, rate)
 
 
 def training_loop(
@@ -48,7 +59,7 @@ def training_loop(
     trained, y = slice(setting.trained), setting.loss.targets
     loss = loss_on_points(training.criterion, training.loss)
     if record.axis == "step":
-        train = descent_rule(net, training, setting.gamma)
+        train = descent_rule(net, training, setting.gamma, EqualRates)
         for _ in net.steps(training.steps):
             fields = fields_in_state(net, forward, trained, setting, with_responses)
             train.step(loss(fields.f, y))
@@ -128,11 +139,19 @@ def show(net: Net, forward: ForwardPass, trained: ProgramFields, setting: WideSe
     if setting.points > setting.trained:
         parts.append(forward(slice(setting.trained, None)))
     net.record(f=np.concatenate([fields.f.data for fields in parts]))
-    net.shown = {
-        "h": _joined([_data(fields.h) for fields in parts]),
-        "phi": _joined([_data(fields.phi) for fields in parts]),
-        "g": _joined([backward(fields, setting) for fields in parts]),
-    }
+    h, phi = (_joined([_data(getattr(fields, x)) for fields in parts]) for x in ("h", "phi"))
+    g = _joined([backward(fields, setting) for fields in parts])
+    network = forward.network
+    if not network.plain:
+        # The adjoint of h^ℓ is √ν_ℓ g^ℓ.
+        g = [x / nu**0.5 for x, nu in zip(g, network.relative_widths, strict=True)]
+        true = g
+        if network.learning_rule in FEEDBACK:
+            true = backward(forward(slice(None), backprop=True), setting)  # all widths are one
+        net.record(kernel=kernels.tangent_kernel(network, forward.inputs, phi, g, true))
+        phi, g = [kernels.pooled(network, x) for x in phi], [kernels.summed(network, x) for x in g]
+        h = [kernels.positions_behind(network, x)[:, 0] for x in h]
+    net.shown = {"h": h, "phi": phi, "g": g}
 
 
 def backward(fields: ProgramFields, setting: WideSetting) -> list[np.ndarray]:
@@ -170,10 +189,11 @@ class WideProgram(ProgramTrainee):
 
     def measure(self) -> dict[str, Any]:
         shown = self.net.shown
-        return {
+        samples = min(PREACTIVATIONS, *(h.shape[-1] for h in shown["h"]))
+        numbers = {name: self.records[name] for name in ("f", "kernel") if name in self.records}
+        return numbers | {
             "now": self.now,
-            "f": self.records["f"],
-            "preactivation": np.stack([h[:, :PREACTIVATIONS] for h in shown["h"]]),
+            "preactivation": np.stack([h[:, :samples] for h in shown["h"]]),
             "Phi": Products(shown["phi"]),
             "G": Products(shown["g"]),
         }
@@ -183,6 +203,8 @@ class WideProgram(ProgramTrainee):
             return empty_observables(self.setting)
         observables = losses(self.setting.loss, arrays["f"], self.problem.data.test_targets)
         observables |= with_summaries(self.setting, arrays["Phi"], arrays["G"])
+        if "kernel" in arrays:
+            observables["kernel"] = arrays["kernel"]
         if self.links:
             links = [list(link) for link in zip(*self.links, strict=True)]
             observables |= responses(self.setting, links, arrays["now"].astype(int))

@@ -29,7 +29,8 @@ from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progressing import Diverged, Products, Report, Trainee
 from learndyn.core.record import Record
 from learndyn.errors import LearndynError, ProblemError
-from learndyn.families.wide import finite_responses
+from learndyn.families.wide import finite_architectures, finite_responses
+from learndyn.families.wide.finite_architectures import DescendingArchitecture
 from learndyn.families.wide.finite_responses import WideTangents
 from learndyn.families.wide.kernel_observables import tangent_kernel, with_summaries
 from learndyn.families.wide.observables import losses
@@ -534,6 +535,9 @@ class WideDescent(Simulator):
 
     def ensemble(self, problem: Problem, size: int, record: Record) -> Ensemble:
         training, flowing = problem.training, record.axis == "time"
+        if math.isinf(problem.network.depth):
+            allowed = "only finite networks can be trained; take a large depth instead of inf"
+            raise ProblemError("network.depth", problem.network.depth, allowed)
         if flowing:
             refuse_in_flow(training)
         if self.samples > size:
@@ -544,6 +548,8 @@ class WideDescent(Simulator):
         setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
         x = np.ascontiguousarray(problem.data.all_inputs(), dtype=float)
         copies = 2 if flowing or training.momentum or training.noise else 1
+        if not problem.network.plain:
+            return self._of_architectures(problem, setting, x, size, record)
         needed = memory(setting, x.shape[1], size, len(record), copies)
         purpose = f"training networks of width {size} on {setting.points} points"
         purpose = f"{purpose}, recorded at {len(record)} {record.axis}s"
@@ -557,6 +563,31 @@ class WideDescent(Simulator):
             record,
             needed,
             purpose,
+            "use a smaller width or record fewer states (save_at)",
+            labels={"layer": np.arange(1, setting.depth + 1)},
+        )
+
+    def _of_architectures(
+        self,
+        problem: Problem,
+        setting: WideSetting,
+        x: Float[np.ndarray, "points D"],
+        size: int,
+        record: Record,
+    ) -> Ensemble:
+        """Networks with options beyond plain layers."""
+        if min(problem.network.relative_widths) * size < 0.5:
+            allowed = "is too small: a layer would be empty after rounding"
+            raise ProblemError("size", size, allowed)
+        for name in ("samples", "responses"):
+            if value := getattr(self, name):
+                allowed = "is measured in plain networks only, without convolution, learning rule, skip or norm"
+                raise ProblemError(f"WideDescent.{name}", value, allowed)
+        return Ensemble(
+            lambda seed: DescendingArchitecture(problem, setting, x, size, len(record), seed),
+            record,
+            finite_architectures.memory(problem, setting, x.shape[1], size, len(record)),
+            f"training networks of width {size} on {setting.points} points",
             "use a smaller width or record fewer states (save_at)",
             labels={"layer": np.arange(1, setting.depth + 1)},
         )

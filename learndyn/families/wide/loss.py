@@ -39,6 +39,22 @@ class Loss(NamedTuple):
             E[:P] = y - softmax(trained, axis=1)
         return self.scale * E
 
+    def force_along(
+        self, f: Float[np.ndarray, "points C"], change: Float[np.ndarray, "points C"]
+    ) -> Float[np.ndarray, "points C"]:
+        """How E changes with f along `change`, to first order."""
+        dE = np.zeros_like(f)
+        y, P = self.targets, len(self.targets)
+        trained, moved = f[:P], change[:P]
+        if self.criterion == "squared":
+            dE[:P] = -moved
+        elif self.criterion == "logistic":
+            dE[:P] = -(y**2) * expit(y * trained) * expit(-y * trained) * moved
+        else:
+            shares = softmax(trained, axis=1)
+            dE[:P] = -shares * (moved - np.sum(shares * moved, axis=1, keepdims=True))
+        return self.scale * dE
+
     def value(
         self, f: Float[np.ndarray, "*states points C"], targets: np.ndarray | None = None
     ) -> Float[np.ndarray, "*states"]:

@@ -55,6 +55,12 @@ TABLE: Table = (
     ),
 )
 
+INFINITE_TABLE: Table = tuple(
+    quantity._replace(axes=tuple("tau" if axis == "layer" else axis for axis in quantity.axes))
+    for quantity in TABLE
+)
+"""The same at infinite depth, where layers are numbered by the layer time τ = ℓ/L."""
+
 
 def losses(
     loss: Loss, f: Float[np.ndarray, "steps points C"], test_targets: ArrayLike | None

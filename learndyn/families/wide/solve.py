@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from learndyn.core.batches import pseudovalues
-from learndyn.core.curves import Curves
+from learndyn.core.curves import Curves, of_batches
 from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
@@ -36,6 +37,7 @@ from learndyn.families.wide.equations.linear import (
     linear_memory,
     solve_linear,
 )
+from learndyn.families.wide.equations.series import second_order
 from learndyn.families.wide.gradient_flow import (
     MOST_STEPS,
     first_step,
@@ -46,8 +48,10 @@ from learndyn.families.wide.kernel_observables import is_linear, of_linear_units
 from learndyn.families.wide.observables import TABLE, losses
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
 from learndyn.memory import require_memory
+from learndyn.numerics.covariance import covariance_root
+from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.problem.activations import Relu
+from learndyn.problem.activations import Activation, Relu
 from learndyn.problem.checks import boolean, number, optional
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
@@ -65,10 +69,12 @@ FLOW_TOLERANCE = 1e-3
 """The error of a step of gradient flow, unless a tolerance is given."""
 AT_KINKS = 10.0
 """A step of gradient flow may have a larger error by this factor in single relu neurons: at kinks it averages out."""
-SMOOTH_DROP, RELU_DROP = 3e-3, 3e-2
+SMOOTH_DROP, RELU_DROP, LINEAR_DROP = 3e-3, 3e-2, 1e-5
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
 RESPONSE_DROP = 1e-6
 """The same if responses are asked for: they need all directions."""
+SERIES_SAMPLES, SERIES_BATCHES = 8192, 8
+"""Samples of a batch, and batches, of the expansion in γ_0² of one hidden layer."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
 
@@ -91,6 +97,7 @@ class WideMethod(Method, abstract=True):
         """All observables of gradient descent at the recorded steps."""
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        _need_plain(self, problem)
         return in_steps_or_time(problem, record, self.tolerance, report, self.descent)
 
     def way(self, problem: Problem) -> Way:
@@ -104,6 +111,15 @@ def _with_losses(
     """The arrays with predictions and losses at the saved states instead of the outputs f at all states."""
     outputs = arrays.pop("f")[saved]
     return arrays | losses(setting.loss, outputs, problem.data.test_targets)
+
+
+def _need_plain(method: Method, problem: Problem) -> None:
+    """Refuse options that only sampled layers have."""
+    if not problem.network.plain:
+        raise NoTheory(
+            f"{type(method).__name__} is for networks without convolution, skips and norm that are trained by "
+            "backprop; use SampledLayers"
+        )
 
 
 def _need_linear(method: WideMethod, problem: Problem) -> None:
@@ -125,6 +141,7 @@ class LinearRows(WideMethod):
         return curves_of_rows(problem, setting, record, solve_linear(setting, report))
 
     def start(self, problem: Problem, seed: int = 0) -> Progressing:
+        _need_plain(self, problem)
         _need_linear(self, problem)
         if problem.training.time is not None:
             return super().start(problem, seed)
@@ -258,8 +275,8 @@ class SampledLayers(SampledMethod):
       weights of a layer are asked; with a tolerance, as many as it takes.
     - `batches`: independent batches, at least two; with a tolerance, at first. 8 unless given.
     - `precision`: of vectors, "single" or "double"; averages and small arrays are always double. "single" unless given.
-    - `drop`: a weight matrix leaves out what is shorter than this part of a vector. Not given: 3e-3, and 3e-2 for a
-      relu.
+    - `drop`: a weight matrix leaves out what is shorter than this part of a vector. Not given: 3e-3, 3e-2 for a
+      relu, and 1e-5 for linear units.
     - `responses`: whether A and B are solved for too, from vectors in double precision and with a drop of 1e-6 unless
       that is given. Their cost is that of all states of all points. False unless given.
     """
@@ -268,6 +285,8 @@ class SampledLayers(SampledMethod):
     responses: bool = field(boolean, default=False)
 
     def setting(self, problem: Problem, record: Record, seed: int) -> Setting:
+        if math.isinf(problem.network.depth):
+            raise NoTheory("SampledLayers needs a finite depth; use DepthExtrapolation")
         if record.axis == "time":
             refuse_in_flow(problem.training)
             # Chebyshev's rule takes about the square root of so many steps.
@@ -304,9 +323,18 @@ class SampledLayers(SampledMethod):
             )
         elif problem.training.noise:
             allowed = "must be False with Langevin noise"
+        elif not problem.network.plain:
+            allowed = "must be False with a convolution, learning rule, skip or norm"
         else:
             return
         raise ProblemError("SampledLayers.responses", True, allowed)
+
+
+def _drop_of(activation: Activation) -> float:
+    """What weight matrices leave out unless the user says so."""
+    if is_linear(activation):
+        return LINEAR_DROP
+    return RELU_DROP if isinstance(activation, Relu) else SMOOTH_DROP
 
 
 def _sampled_setting(
@@ -321,7 +349,7 @@ def _sampled_setting(
     """Batches of a training loop of wide networks, with the observables of wide networks."""
     setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
     if drop is None:
-        drop = RELU_DROP if isinstance(problem.network.activation, Relu) else SMOOTH_DROP
+        drop = _drop_of(problem.network.activation)
 
     def begin(backend: Backend, kept: Record | None) -> WideProgram:
         states = record if kept is None else kept
@@ -379,6 +407,7 @@ class GradientIndependence(SampledMethod):
         return _sampled_setting(self, problem, record, seed, None, gradient_independent_loop)
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        _need_plain(self, problem)
         if is_linear(problem.network.activation):
             accuracy = FLOW_TOLERANCE if self.tolerance is None else self.tolerance
             return in_steps_or_time(problem, record, accuracy, report, self._exact)
@@ -434,14 +463,46 @@ def _static(
 
 
 class Perturbative(WideMethod):
-    """Deep linear networks to the leading order γ_0² in which features move; plain gradient descent only."""
+    """To the leading order γ_0² in which features move: deep linear networks, and one hidden layer of smooth units.
+
+    Plain gradient descent only. Linear networks are exact; others are averages over eight batches of 8192 samples.
+    """
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        if is_linear(problem.network.activation):
+            return super().solve(problem, record, seed, report)
+        _need_plain(self, problem)
+        network = problem.network
+        if network.depth > 1 or isinstance(network.activation, Relu):
+            raise NoTheory(
+                "perturbation theory is known only for linear activations, and for one hidden layer of smooth ones; "
+                "use StaticKernel"
+            )
+        if record.axis == "time":
+            raise NoTheory("perturbation theory of nonlinear networks needs training in steps")
+        return self._sampled(problem, record, seed, report)
+
+    def _sampled(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        """One hidden layer: averages over batches."""
+        setting, saved = wide_setting(problem, int(record.last)), record.at
+        F = covariance_root(setting.K + setting.bias, rank=True)
+        batches = []
+        for done, sequence in enumerate(np.random.SeedSequence(seed).spawn(SERIES_BATCHES), 1):
+            count = F.shape[1] + setting.outputs
+            normals = QuasiNormals(SERIES_SAMPLES // 2, sequence).columns(0, count).T
+            u, r = F @ normals[: F.shape[1]], normals[F.shape[1] :]
+            series = second_order(setting, np.hstack([u, u]), np.hstack([r, -r]), saved)
+            arrays = {"f": series.f} | with_summaries(setting, series.Phi, series.G)
+            arrays["kernel"] = series.kernel
+            batches.append(_with_losses(problem, setting, arrays, saved))
+            report(done / SERIES_BATCHES)
+        stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+        evidence = {"solver": "leading order in γ_0²", "samples": SERIES_SAMPLES}
+        like = Curves(TABLE, record, batches[0], labels=layers_of(setting), evidence=evidence)
+        return of_batches(like, with_unbiased_losses(problem, setting, stacked), len(record))
 
     def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
         setting, saved = wide_setting(problem, int(record.last)), record.at
-        if not is_linear(setting.activation):
-            raise NoTheory(
-                "perturbation theory is known only for linear activations; use StaticKernel"
-            )
         expansion = perturbative_linear(setting)
         H, G = (expansion[name][:, saved][:, :, :, saved] for name in ("H", "G"))
         arrays = {"f": expansion["f"]} | of_linear_units(setting, H, G)
@@ -455,6 +516,8 @@ class Perturbative(WideMethod):
 def automatic(problem: Problem, record: Record) -> Method:
     """The full theory: exact for linear networks, by sampled layers for others."""
     network, data = problem.network, problem.data
+    if not network.plain:
+        return SampledLayers()
     if not is_linear(network.activation):
         return SampledLayers()
     if not LinearInnovation.suits(problem):

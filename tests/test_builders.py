@@ -31,7 +31,7 @@ def test_a_ready_part_is_used(build, part):
         (problems.deep_linear, {"width": 0.8, "width_ratio": 0.8}),
         (problems.wide, {"data": problems.PLANE, "seed": 1}),
         (problems.neural_ode, {"training": ld.GradientDescent(0.5, steps=2), "epochs": 2}),
-        (problems.neural_ode, {"supply": "dataset", "batch_ratio": 1.0}),
+        (problems.neural_ode, {"supply": "stream", "examples": 2}),
     ],
 )
 def test_a_property_that_would_have_no_effect_is_refused(build, given):

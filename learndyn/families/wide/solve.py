@@ -71,6 +71,8 @@ AT_KINKS = 10.0
 """A step of gradient flow may have a larger error by this factor in single relu neurons: at kinks it averages out."""
 SMOOTH_DROP, RELU_DROP, LINEAR_DROP = 3e-3, 3e-2, 1e-5
 """Parts of vectors that weight matrices leave out: predictions then change by less than the usual errors."""
+NOISY_DROP = 3e-4
+"""The least drop with Langevin noise in single precision. With 1e-5, deep linear networks blew up."""
 RESPONSE_DROP = 1e-6
 """The same if responses are asked for: they need all directions."""
 SERIES_SAMPLES, SERIES_BATCHES = 8192, 8
@@ -276,7 +278,7 @@ class SampledLayers(SampledMethod):
     - `batches`: independent batches, at least two; with a tolerance, at first. 8 unless given.
     - `precision`: of vectors, "single" or "double"; averages and small arrays are always double. "single" unless given.
     - `drop`: a weight matrix leaves out what is shorter than this part of a vector. Not given: 3e-3, 3e-2 for a
-      relu, and 1e-5 for linear units.
+      relu, and 1e-5 for linear units in double precision.
     - `responses`: whether A and B are solved for too, from vectors in double precision and with a drop of 1e-6 unless
       that is given. Their cost is that of all states of all points. False unless given.
     """
@@ -330,9 +332,9 @@ class SampledLayers(SampledMethod):
         raise ProblemError("SampledLayers.responses", True, allowed)
 
 
-def _drop_of(activation: Activation) -> float:
+def _drop_of(activation: Activation, precision: str) -> float:
     """What weight matrices leave out unless the user says so."""
-    if is_linear(activation):
+    if is_linear(activation) and precision == "double":
         return LINEAR_DROP
     return RELU_DROP if isinstance(activation, Relu) else SMOOTH_DROP
 
@@ -349,7 +351,13 @@ def _sampled_setting(
     """Batches of a training loop of wide networks, with the observables of wide networks."""
     setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
     if drop is None:
-        drop = _drop_of(problem.network.activation)
+        drop = _drop_of(problem.network.activation, method.precision)
+    if problem.training.noise and method.precision == "single" and drop < NOISY_DROP:
+        allowed = (
+            f"must be at least {NOISY_DROP:g} with Langevin noise in single precision, where less is rounding; or use "
+            "precision='double'"
+        )
+        raise ProblemError(f"{type(method).__name__}.drop", drop, allowed)
 
     def begin(backend: Backend, kept: Record | None) -> WideProgram:
         states = record if kept is None else kept

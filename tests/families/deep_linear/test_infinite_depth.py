@@ -380,7 +380,9 @@ def test_its_method_is_refused_at_finite_depth():
     with pytest.raises(ld.ProblemError, match="method = 'LayerNodes': must be Rows or Innovation"):
         ld.solve(problem(depth=3), ld.LayerNodes())
     feedforward = problem(depth=3, skip=None)
-    with pytest.raises(ld.ProblemError, match="must be one of Rows, Innovation for this problem"):
+    with pytest.raises(
+        ld.ProblemError, match="must be one of Rows, Innovation, Panels for this problem"
+    ):
         ld.solve(feedforward, ld.LayerNodes())
 
 

@@ -68,6 +68,14 @@ def test_linear_units_are_sampled_exactly(depth, rule, precision):
         np.testing.assert_allclose(found[name], exact[name], rtol=0, atol=within, err_msg=name)
 
 
+def test_noise_in_single_precision_needs_a_drop_above_rounding():
+    asked = problem(activation="linear", depth=3, temperature=0.05)
+    with pytest.raises(
+        ld.ProblemError, match=r"SampledLayers\.drop = 1e-05: must be at least 0\.0003"
+    ):
+        ld.solve(asked, ld.SampledLayers(samples=256, drop=1e-5))
+
+
 @pytest.mark.parametrize(("drop", "within"), [(1e-3, 3e-4), (1e-4, 3e-6), (1e-6, 1e-9)])
 def test_linear_units_are_as_exact_as_little_is_dropped(drop, within):
     asked = deep(activation="linear")

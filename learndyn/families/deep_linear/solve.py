@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from learndyn.core.curves import Curves
-from learndyn.core.method import Method
+from learndyn.core.method import Method, Way
 from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
 from learndyn.errors import NotConverged, NoTheory, ProblemError
@@ -245,6 +245,10 @@ class Panels(Method):
             and not problem.training.momentum
             and math.isfinite(problem.network.depth)
         )
+
+    def way(self, problem: Problem) -> Way:
+        """In processes, because Python leads the computation."""
+        return "processes"
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         if not self.suits(problem):

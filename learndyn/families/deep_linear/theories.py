@@ -43,6 +43,7 @@ class _Feedforward(Theory):
     demo_size = 400
     demo_seeds = 10
     size_symbol = "D"
+    time_words = "time t (gradient flow)"
 
     def applies(self, problem: Problem) -> bool:
         return problem.network.skip is None

@@ -147,6 +147,7 @@ def test_lazy_flow_to_a_million_is_linear_regression(depth, alpha, tolerance):
 def test_late_flow_ends_at_the_least_squares_solution():
     """More examples than inputs: test loss σ² α/(α − 1), train loss σ² (α − 1)/α, whatever the network."""
     found = ld.solve(problem(time=1e5, rate=1.0), save_at=[0, 1e5])
+    assert found["time"].attrs["long_name"] == "time t (gradient flow)"
     np.testing.assert_allclose(found["test_loss"][-1], 0.25 * 1.2 / 0.2, rtol=1e-7)
     np.testing.assert_allclose(found["train_loss"][-1], 0.25 * 0.2 / 1.2, rtol=1e-7)
 

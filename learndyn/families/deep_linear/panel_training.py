@@ -113,17 +113,17 @@ class PanelTraining:
         explicit = PanelRule(np.ones(1), np.zeros((1, 1)))
         return self._add(np.array([keep * self.d[-1]]), self.end + 1.0, explicit)
 
-    def extend(self, length: float, rule: PanelRule, rates: Float[np.ndarray, " s"]) -> bool:
-        """A panel of this length, with the rates at its nodes; False if it cannot be solved."""
+    def extend(self, end: float, rule: PanelRule, rates: Float[np.ndarray, " s"]) -> bool:
+        """A panel up to this time, with the rates at its nodes; False if it cannot be solved."""
         n, s = len(self.times), len(rule.nodes)
         self.rule.reserve(n + s)
-        a = length * rule.sums * rates
+        a = (end - self.end) * rule.sums * rates
         undecayed = np.linalg.inv(np.eye(s) + self.decay * a)
         kept = undecayed.sum(axis=1)
         kappa = self.rule.kappa
         kappa[n : n + s, :n] = np.outer(kept, kappa[n - 1, :n])
         kappa[n : n + s, n : n + s] = undecayed @ a
-        return self._add(kept * self.d[-1], self.end + length, rule)
+        return self._add(kept * self.d[-1], end, rule)
 
     def _add(self, d: Float[np.ndarray, " s"], end: float, rule: PanelRule) -> bool:
         n, s = len(self.times), len(d)
@@ -227,6 +227,11 @@ class Course:
         with float64():
             return float(self.schedule(float(step)))
 
+    def exact(self, time: float) -> float:
+        """The time, or the edge from which it differs by rounding."""
+        nearest = min(self.edges, key=lambda edge: abs(edge - time))
+        return nearest if abs(nearest - time) < 1e-12 * nearest else time
+
     def rule(self, count: int, length: float) -> PanelRule:
         """The rule for a panel of this length."""
         return summed(count, round(length)) if self.steps else radau(count)
@@ -305,8 +310,9 @@ def _check_length(state: PanelTraining, length: float, course: Course) -> None:
 
 def _extended(state: PanelTraining, course: Course, length: float, count: int) -> bool:
     """Add a panel with so many nodes; whether that succeeded."""
-    rule = course.rule(count, length)
-    return state.extend(length, rule, course.rates(state.end + length * rule.nodes))
+    rule, end = course.rule(count, length), course.exact(state.end + length)
+    nodes = np.append((state.end + length * rule.nodes)[:-1], end)
+    return state.extend(end, rule, course.rates(nodes))
 
 
 def _attempt(state: PanelTraining, course: Course, length: float) -> float | None:

@@ -14,6 +14,7 @@ import scipy.stats
 
 import learndyn as ld
 from tests import problems
+from tests.optional import not_none
 
 POINTS = ld.Points.random(4, 6, seed=1, test_points=2)
 TWO = ld.Points.random(3, 6, seed=2, outputs=2)
@@ -104,6 +105,6 @@ def test_infinite_depth_agrees_with_deep_networks():
     runs = ld.simulate(of_depth(32), 400, 24, save_at=3)["prediction"]
     expected = limit["prediction"] + (eight["prediction"] - limit["prediction"]) / 4
     error = runs.std("seed", ddof=1) / np.sqrt(24)
-    own = limit.standard_error("prediction")
+    own = not_none(limit.standard_error("prediction"))
     allowed = limit.evidence["accuracy"]["prediction"] + 4 * np.hypot(error, own)
     assert bool((abs(runs.mean("seed") - expected) <= allowed + 1e-12).all())

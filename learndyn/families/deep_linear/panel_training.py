@@ -267,11 +267,16 @@ def trained(
             continue
         error = _attempt(state, course, length)
         if error is None or error > REJECTED * tolerance:
-            _check_length(state, length, course)
             factor = 0.5 if error is None else max(0.2, 0.8 * (tolerance / error) ** EXPONENT)
             if error is not None:
                 state.withdraw()
-            length *= min(factor, 0.7)
+            if course.steps and length <= course.shortest():
+                # Steps one by one are exact.
+                for _ in range(round(length)):
+                    state.step(course.rate_of_step(round(state.end)))
+                continue
+            _check_length(state, length)
+            length = max(length * min(factor, 0.7), course.shortest())
             continue
         report(state.end)
         length *= min(GROWTH, 0.9 * (tolerance / max(error, 1e-300)) ** EXPONENT)
@@ -301,8 +306,8 @@ def _first_length(numbers: LimitNumbers, course: Course) -> float:
     return min(0.01 / (rate * (numbers.depth + 1)), course.end)
 
 
-def _check_length(state: PanelTraining, length: float, course: Course) -> None:
-    if length <= max(course.shortest(), SHORTEST * max(state.end, 1e-12)):
+def _check_length(state: PanelTraining, length: float) -> None:
+    if length <= SHORTEST * max(state.end, 1e-12):
         raise NotConverged(
             f"panels of length {length:.3g} at time {state.end:.4g} are still too long; use Rows or a larger tolerance"
         )

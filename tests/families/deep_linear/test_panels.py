@@ -43,10 +43,11 @@ def test_with_single_steps_panels_are_the_row_recursion(name):
     expected = ld.solve(asked, ld.Rows(), save_at=asked.training.steps + 1)
     numbers = limit_numbers(asked, 1)
     limit = (FeedforwardPanels if numbers.branch is None else ResidualPanels)(numbers)
-    kappa, d = impulse_response(asked.training, asked.training.steps)
+    kappa, d = map(np.asarray, impulse_response(asked.training, asked.training.steps))
     Nc = numbers.outputs
     for t in range(asked.training.steps + 1):
-        guess = [(np.ones((Nc, (t + 1) * Nc)),) * 2 for _ in limit.carried()]
+        ones = np.ones((Nc, (t + 1) * Nc))
+        guess = [(ones, ones) for _ in limit.carried()]
         assert limit.solve_panel(kappa[t : t + 1, : t + 1], d[t : t + 1], guess) == 2
     rows = slice(0, limit.rows)
     found = {"C_v": limit.input.C_v, "C_h0": limit.input.C_h0}

@@ -87,7 +87,7 @@ def particles(asked, setting, samples, seed):
     Gamma = readout_kernel(network)
     roots = [_root(kernel), _root(Gamma)]
     count = roots[0].shape[1] + C * roots[1].shape[1]
-    normals = norm.ppf(qmc.Sobol(count, seed=seed).random(samples)).T
+    normals = norm.ppf(qmc.Sobol(count, rng=seed).random(samples)).T
     h = (roots[0] @ normals[: roots[0].shape[1]]).reshape(p, S, samples)
     z = np.einsum("ak,ckn->can", roots[1], normals[roots[0].shape[1] :].reshape(C, -1, samples))
     kernel, outputs = kernel.reshape(p, S, p, S), []

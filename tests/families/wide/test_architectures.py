@@ -16,6 +16,7 @@ from tests.families.wide.architectures import (
     trained,
     trainee,
 )
+from tests.optional import not_none
 
 pytestmark = pytest.mark.compiles
 
@@ -97,7 +98,7 @@ def test_feedback_moves_weights_by_its_definition(case):
     phi, g = _fields(net, case == "direct feedback")
     for ell in range(3):
         scale = gamma / np.sqrt(phi[ell].shape[1])
-        expected = scale * np.einsum("pc,pcn,pm->nm", E, g[ell], phi[ell])
+        expected = scale * np.einsum("pc,pcn,pm->nm", E, not_none(g[ell]), phi[ell])
         np.testing.assert_allclose(force["W"][ell], expected, atol=1e-13)
     np.testing.assert_allclose(force["w"], gamma * E.T @ phi[3], atol=1e-13)
 

@@ -10,6 +10,7 @@ from tests import problems
 from tests.families.wide.architectures import trained, trainee
 from tests.families.wide.errors import check_within_errors
 from tests.families.wide.plain_convolution import linear_convolution, particles, readout_kernel
+from tests.optional import not_none
 
 EXACT = ld.SampledLayers(samples=1024, batches=2, precision="double", drop=1e-9)
 """Linear units are exact between samples, up to what is dropped."""
@@ -67,7 +68,7 @@ def test_equal_inputs_at_all_positions_are_a_fully_connected_network(readout):
     expected = ld.solve(problem(None, activation="tanh", data=narrow), method, seed=1)
     for name in names:
         values = [solution[name].values for solution in (theory, expected)]
-        errors = [solution.standard_error(name).values for solution in (theory, expected)]
+        errors = [not_none(solution.standard_error(name)).values for solution in (theory, expected)]
         check_within_errors(*values, *errors)
 
 
@@ -119,5 +120,5 @@ def test_one_layer_obeys_the_equations_of_particles(readout):
     batches = np.array([particles(asked, setting, 4096, seed) for seed in range(8)])
     mean, error = batches.mean(0), batches.std(0, ddof=1) / np.sqrt(8)
     for name, points in (("prediction", slice(3)), ("test_prediction", slice(3, 4))):
-        errors = theory.standard_error(name).values, error[:, points]
+        errors = not_none(theory.standard_error(name)).values, error[:, points]
         check_within_errors(theory[name].values, mean[:, points], *errors)

@@ -200,7 +200,7 @@ def test_programs_follow_gradient_flow_too():
     limit = ld.solve(program, ld.SampledLimit(samples=2048), save_at=4)
     wide = ld.solve(ld.Problem(ld.Wide(1, "tanh"), points, training), save_at=4)
     error = np.hypot(*(not_none(x.standard_error("prediction")).values for x in (limit, wide)))
-    assert np.all(np.abs(limit["prediction"] - wide["prediction"]).values < 5 * error + 1e-3)
+    assert np.all(np.abs(limit["prediction"].values - wide["prediction"].values) < 5 * error + 1e-3)
     runs = ld.simulate(program, 400, 4, save_at=4)
     assert runs.axis == "time"
     assert np.max(np.abs(runs["prediction"].mean("seed") - wide["prediction"])) < 0.2

@@ -18,7 +18,7 @@ EXACT = ld.SampledLayers(samples=1024, batches=2, precision="double", drop=1e-9)
 POINTS = ld.Points.random(3, 5, seed=2, test_points=1)
 
 
-def problem(depth=3, activation="linear", **options):
+def problem(depth: float = 3, activation="linear", **options):
     properties = {"rate": 0.3, "steps": 5}
     properties |= {name: options.pop(name) for name in ("rate", "steps") if name in options}
     network = ld.Wide(depth, activation, 1.5, **options)

@@ -29,6 +29,7 @@ from learndyn.families.deep_linear.observables import (
     layer_labels,
 )
 from learndyn.families.deep_linear.panel_observables import solve_in_panels
+from learndyn.families.deep_linear.panel_training import MOST_EDGES
 from learndyn.families.deep_linear.row_recursion import SHORT_WORK, RowRecursion, work
 from learndyn.memory import require_memory
 from learndyn.problem.checks import boolean, number, whole
@@ -39,8 +40,9 @@ from learndyn.problem.weight_response import impulse_response
 
 ROWS_WORK = 1.5e9
 """Up to this much work the row recursion takes seconds; it is then preferred, because it also gives the responses."""
-MANY_STEPS, FEW_JUMPS = 5000, 50
-"""Beyond so many steps panels are used, unless the learning rate jumps often: every jump ends a panel."""
+MANY_STEPS, MOST_STEPS, FEW_JUMPS = 5000, 50_000, 50
+"""Beyond so many steps panels are used: the first number if few steps are recorded, because panels are more accurate at
+their ends than between; and unless the learning rate jumps often, because every jump ends a panel."""
 FEWER_BINS = 4
 """The accuracy of a grouped spectrum is measured against a solution with fewer bins by this factor."""
 RUNAWAY = 10.0
@@ -302,7 +304,8 @@ def automatic(problem: Problem, record: Record) -> Method:
     if math.isinf(problem.network.depth):
         return LayerNodes()
     numbers = limit_numbers(problem, Rows().bins)
-    many = record.last > MANY_STEPS and len(problem.training.breakpoints(record.last)) < FEW_JUMPS
+    many = record.last > (MANY_STEPS if len(record) <= MOST_EDGES else MOST_STEPS)
+    many = many and len(problem.training.breakpoints(record.last)) < FEW_JUMPS
     if record.axis == "time" or (many and Panels.suits(problem)):
         return Panels()
     lazy = numbers.centered and numbers.gamma < SMALL_RICHNESS

@@ -109,7 +109,8 @@ def test_descent_is_within_the_stated_accuracy_of_its_rows(name):
 def test_long_descent_is_within_the_stated_accuracy_of_its_rows(name, steps):
     asked = DESCENTS[name]
     training = dataclasses.replace(asked.training, steps=steps)
-    check_against_rows(ld.Problem(asked.network, asked.data, training))
+    saved = [0, 10, 50, 100, 300, steps // 2, steps]
+    check_against_rows(ld.Problem(asked.network, asked.data, training), save_at=saved)
 
 
 def test_values_between_nodes_are_as_accurate_as_stated():

@@ -32,7 +32,7 @@ def read(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.n
     rows = slice(0, state.limit.rows)
     of_input = {
         name: getattr(state.limit.input, name)[rows, rows]
-        for name in ("C_v", "C_b", "C_Delta", "C_h0", "H")
+        for name in ("C_v", "C_b", "C_Delta", "C_h0")
     }
 
     def trace(values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " k"]:
@@ -43,17 +43,17 @@ def read(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.n
         return np.einsum("kt,tcsd,ls->kcld", E, C.reshape(n, Nc, n, Nc), E, optimize=True)
 
     errors = np.diagonal(of_input["C_v"])
-    along = of_input["H"] @ np.kron(np.ones((len(state.times), 1)), np.eye(Nc))
-    gram = numbers.gram[0]
-    bias = ((along @ gram) * along).sum(axis=1)
+    along, power = state.limit.input.along[:, rows], numbers.omega * numbers.lam
+    bias = power @ ((along @ numbers.gram) * along).sum(axis=2)
     zero = np.arange(state.limit.rows) % Nc
-    overlap = (along * gram[zero]).sum(axis=1)
+    overlap = power @ (along * numbers.gram[:, zero]).sum(axis=2)
+    target = float(np.einsum("k,kcc->", power, numbers.gram))
     arrays = {
         "test_loss": trace(errors) + Nc * numbers.noise**2,
         "bias": trace(bias),
         "width_variance": trace(np.diagonal(of_input["C_b"]) - bias),
         "data_variance": trace(errors - np.diagonal(of_input["C_b"])),
-        "alignment": alignment(trace(overlap), trace(errors), float(np.trace(gram))),
+        "alignment": alignment(trace(overlap), trace(errors), target),
         "C_v": two_times(of_input["C_v"]),
         "C_h0": two_times(of_input["C_h0"]),
     }

@@ -161,8 +161,10 @@ class PanelTraining:
             left = E @ C[ends]
             right = E @ C[np.ix_(ends, ends)] @ E.T
             if len(self.panels) < 2:
-                # Before anything is learnt, R_hr = −S, and 1/(ν γ_0) times that above layer 1.
-                factor = 1.0 if number == 0 else numbers.inverse_width / numbers.gamma
+                # Before anything is learnt, R_hr⁰ = −Σ ω_k λ_k S, and 1/(ν γ_0) times that above layer 1.
+                factor = numbers.omega @ numbers.lam
+                if number:
+                    factor *= numbers.inverse_width / numbers.gamma
                 rows = np.hstack([np.zeros((size, b)), -factor * np.eye(size)])
                 if numbers.centered:
                     rows[:, :Nc] += factor * np.kron(np.ones((s, 1)), np.eye(Nc))
@@ -303,7 +305,9 @@ def _explicit_steps(state: PanelTraining, course: Course) -> float:
 
 def _first_length(numbers: LimitNumbers, course: Course) -> float:
     rate = max(float(course.rates(np.array([0.0, course.end]))[0]), 1e-300)
-    return min(0.01 / (rate * (numbers.depth + 1)), course.end)
+    # About the largest eigenvalue of the covariance of the examples.
+    largest = np.max(numbers.lam) + numbers.inverse_data * (numbers.omega @ numbers.lam)
+    return min(0.01 / (rate * (numbers.depth + 1) * largest), course.end)
 
 
 def _check_length(state: PanelTraining, length: float) -> None:

@@ -111,6 +111,8 @@ class DeepLinearMethod(Method, abstract=True):
         """Test and train loss as a JAX function of the training rule, by the row recursion whatever the method."""
         if problem.network.branch is not None:
             raise NoTheory("derivatives are not available for residual networks")
+        if problem.training.time is not None:
+            raise NoTheory("derivatives are not available for gradient flow; give training steps")
         numbers, steps = limit_numbers(problem, self.bins), problem.training.steps
         # A gradient needs the finished matrices and their adjoints.
         needed = 2.5 * memory_of_rows(numbers, steps)
@@ -224,17 +226,17 @@ class Innovation(DeepLinearMethod):
         return GrowingTraining(problem, limit_numbers(problem, self.bins), self.tolerance)
 
 
-class Panels(Method):
+class Panels(DeepLinearMethod):
     """Long trainings: gradient flow to any time, and gradient descent of millions of steps, on a few hundred nodes.
 
+    - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many.
+      Default: 64.
     - `tolerance`: the relative accuracy of both losses; one that vanishes counts as a thousandth of its start at least.
       Default: 1e-5.
 
-    For a dataset or the population, without a spectrum or momentum. Responses are left out. The first 40 steps of
-    gradient descent are carried out one by one; training must not be at the edge of stability by then.
+    For a dataset or the population, without momentum. Responses are left out. The first 40 steps of gradient descent
+    are carried out one by one; training must not be at the edge of stability by then.
     """
-
-    libraries = ("numba",)
 
     tolerance: float = field(number(minimum=1e-9, maximum=1e-2), default=1e-5)
 
@@ -243,23 +245,24 @@ class Panels(Method):
         """Whether the problem can be solved in panels."""
         return (
             not isinstance(problem.data, Stream)
-            and problem.task.spectrum is None
             and not problem.training.momentum
             and math.isfinite(problem.network.depth)
         )
+
+    def check(self, problem: Problem) -> None:
+        if not self.suits(problem):
+            allowed = (
+                "is for finite depth, a dataset or the population, without momentum; use Rows or Innovation"
+            )
+            raise ProblemError("method", "Panels", allowed)
 
     def way(self, problem: Problem) -> Way:
         """In processes, because Python leads the computation."""
         return "processes"
 
-    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
-        if not self.suits(problem):
-            allowed = (
-                "is for finite depth, a dataset or the population, without a spectrum or momentum; use Rows or "
-                "Innovation"
-            )
-            raise ProblemError("method", "Panels", allowed)
-        numbers = limit_numbers(problem, bins=1)
+    def solve_limit(
+        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
+    ) -> Curves:
         solution = solve_in_panels(numbers, problem.training, record.at, self.tolerance, report)
         evidence = common_evidence(problem, "panels", numbers, None) | {
             "nodes": solution.nodes,

@@ -60,7 +60,7 @@ class _Feedforward(Theory):
         if flow is not None and not solve.Panels.suits(problem):
             allowed = (
                 "give steps instead: gradient flow is solved at finite depth, for a dataset or the population, without "
-                "a spectrum or momentum"
+                "momentum"
             )
             raise ProblemError("training.time", flow, allowed)
         if type(data) not in _AMOUNTS:

@@ -8,33 +8,32 @@ within a panel. So every block of rows is an implicit equation. For a panel with
                M = d R_hr^{ℓ−1} d + γ_0 κ∘C_h^{ℓ−1},    K = ρ_ℓ (d R_gu^{ℓ+1} d + γ_0 κ∘C_g^{ℓ+1}),
                S_u = d C_h^{ℓ−1} d,  S_r = ρ_ℓ d C_g^{ℓ+1} d;   layer L: K = γ_0 κ, S_r = d dᵀ;
                layer 1: d R_hr⁰ d → d R_hr⁰/(ν_L γ_0);
-    input:     A = ρ_0 (d R_gu¹ d/γ_0 + κ∘C_g¹),    C_b = H (w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²)) Hᵀ,    S = d − 1 e_0ᵀ if
-               centred, else d.
+    input:     R_hr⁰ and C_h⁰ from A = ρ_0 (d R_gu¹ d/γ_0 + κ∘C_g¹) and W = S C_g¹ Sᵀ ρ_0/(ν_L γ_0²), as in `panel_input`,
+               with S = d − 1 e_0ᵀ if centred, else d.
 
-The population has R = 1, H = (1 + A)⁻¹, C_v = C_h⁰ = C_b. On a dataset all input matrices are functions of A,
-
-    α A R² + (α + A − αA) R = α,  H = 1 − α + αR,  Z = 1 − R,    C_v = C_b + αZ (C_v + σ²) Zᵀ,
-    C_Δ = R (C_v + σ²) Rᵀ,    C_h⁰ = H C_Δ Hᵀ/α + R C_b Rᵀ,    R_hr⁰ = −R H S,
-
-with R the root that is 1 at A = 0. What the layers hand to each other, x = (R_hr^{ℓ−1}, C_h^{ℓ−1})[I] for ℓ = 1 … L,
+What the layers hand to each other, x = (R_hr^{ℓ−1}, C_h^{ℓ−1})[I] for ℓ = 1 … L,
 is found by accelerated iteration x ← g(x): a backward pass through the layers, the input, and a forward pass. Each
 layer's own loop and the loop of the residuals, whose gains grow with the length of the panel, are solved exactly within
 the pass; what is left converges in about ten passes however long the panel is. With a strictly lower κ one pass is the
 row recursion.
 
-One mode of the input only (λ = 1). Cost: about 24 L products of s rows with a matrix for each pass. Bordelon &
+Cost: about 24 L products of s rows with a matrix for each pass, and seven for every mode of the input. Bordelon &
 Pehlevan 2025, as in `feedforward`.
 """
 
 import abc
-import inspect
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Complex, Float
-from scipy.linalg import schur, solve_triangular
+from jaxtyping import Float
 
-from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
+from learndyn.families.deep_linear.equations.panel_input import Input
+from learndyn.families.deep_linear.equations.panel_matrices import (
+    Block,
+    Growing,
+    Square,
+    put_symmetric,
+)
+from learndyn.families.deep_linear.limit_numbers import LimitNumbers
 from learndyn.numerics.anderson import accelerate, empty_history
 
 MOST_PASSES = 60
@@ -42,59 +41,14 @@ MOST_PASSES = 60
 SETTLED, STALLED, PATIENCE = 1e-13, 1e-8, 4
 """Passes end when the relative change of all rows is below `SETTLED`, or when it is below `STALLED` and has not halved
 in `PATIENCE` passes: the rest is rounding."""
-Square = Float[np.ndarray, "n n"]
 Rows = list[tuple[np.ndarray, np.ndarray]]
 """Rows of responses and of correlations, of one thing after the other."""
-
-
-class Growing:
-    """Square matrices that grow: the annotated attributes of a class, of which a leading block is in use."""
-
-    def __init__(self):
-        self.room = 0
-        self.reserve(64)
-
-    def reserve(self, n: int) -> None:
-        """Make room for n rows."""
-        if n <= self.room:
-            return
-        room = max(n, 2 * self.room)
-        for name in inspect.get_annotations(type(self)):
-            larger = np.zeros((room, room))
-            if self.room:
-                larger[: self.room, : self.room] = getattr(self, name)
-            setattr(self, name, larger)
-        self.room = room
 
 
 class ImpulseResponses(Growing):
     """κ."""
 
     kappa: Square
-
-
-class Block(NamedTuple):
-    """The rows of a panel: `new` = rows b … e − 1, `upto` = all up to e, `old` = those before b."""
-
-    b: int
-    e: int
-    new: slice
-    upto: slice
-    old: slice
-
-    @classmethod
-    def of(cls, b: int, e: int) -> "Block":
-        """Rows b … e − 1."""
-        return cls(b, e, slice(b, e), slice(0, e), slice(0, b))
-
-
-def put_symmetric(C: Square, block: Block, rows: Float[np.ndarray, "s e"]) -> None:
-    """Write rows of a symmetric matrix, and the columns that they are."""
-    new = rows[:, block.new]
-    rows = rows.copy()
-    rows[:, block.new] = (new + new.T) / 2
-    C[block.new, block.upto] = rows
-    C[block.upto, block.new] = rows.T
 
 
 class Pair(Growing):
@@ -138,152 +92,6 @@ class Pair(Growing):
         new, upto = block.new, block.upto
         by_u = (to_u[new, upto] @ self.S_u[upto, upto]) @ to_u[upto, upto].T
         return by_u + (to_r[new, upto] @ self.S_r[upto, upto]) @ to_r[upto, upto].T
-
-
-class Input(Growing):
-    """The input layer and the data: rows of R_hr⁰ and C_h⁰ from rows of A and of C_g¹.
-
-    `source` is w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²).
-    """
-
-    A: Square
-    R: Square
-    H: Square
-    RH: Square
-    C_b: Square
-    C_v: Square
-    C_Delta: Square
-    C_h0: Square
-    R_hr0: Square
-    S: Square
-    source: Square
-
-    def __init__(self, numbers: LimitNumbers):
-        super().__init__()
-        self.numbers = numbers
-        self.triangular = Triangular()
-
-    def solve(self, block: Block) -> None:
-        """Fill the rows; those of A, S and `source` are known."""
-        new, upto, old = block.new, block.upto, block.old
-        on_dataset = self.numbers.data == DATASET
-        if on_dataset:
-            self._respond_to_data(block)
-        else:
-            own = np.linalg.inv(np.eye(block.e - block.b) + self.A[new, new])
-            self.H[new, old] = -own @ (self.A[new, old] @ self.H[old, old])
-            self.H[new, new] = own
-        H = self.H[upto, upto]
-        put_symmetric(self.C_b, block, (H[new] @ self.source[upto, upto]) @ H.T)
-        if on_dataset:
-            self._correlate_errors(block)
-            self.RH[new, upto] = self.R[new, upto] @ H
-        else:
-            put_symmetric(self.C_v, block, self.C_b[new, upto])
-            put_symmetric(self.C_h0, block, self.C_b[new, upto])
-            self.RH[new, upto] = H[new]
-        self.R_hr0[new, upto] = -self.RH[new, upto] @ self.S[upto, upto]
-
-    def _respond_to_data(self, block: Block) -> None:
-        """Rows of R and H on a dataset."""
-        new, old = block.new, block.old
-        alpha = 1 / self.numbers.inverse_data
-        own_A = self.A[new, new]
-        a, V = np.linalg.eig(own_A)
-        own_R = ((V * _root(a, alpha)) @ np.linalg.inv(V)).real
-        own_H = (1 - alpha) * np.eye(len(a)) + alpha * own_R
-        self.R[new, new], self.H[new, new] = own_R, own_H
-        if block.b:
-            # α X + P X H = right, with P = H A of the panel itself
-            p, V = np.linalg.eig(own_H @ own_A)
-            right = -own_H @ (self.A[new, old] @ self.RH[old, old])
-            rows = self.triangular.solve(block.b, np.linalg.solve(V, right), alpha, p)
-            self.R[new, old] = np.real(V @ rows)
-            self.H[new, old] = alpha * self.R[new, old]
-
-    def _correlate_errors(self, block: Block) -> None:
-        """Rows of C_v, C_Δ and C_h⁰ on a dataset."""
-        new, old, upto, b = block.new, block.old, block.upto, block.b
-        alpha, Nc = 1 / self.numbers.inverse_data, self.numbers.outputs
-        same = self.numbers.noise * np.eye(Nc)[np.arange(block.e) % Nc]
-        R, H = self.R[upto, upto], self.H[upto, upto]
-        to_noise, R_noise = same - R @ same, R @ same
-        own, left = np.eye(block.e - b) - R[new, new], -R[new, old]
-        # C_v − αZ C_v Zᵀ = C_b + ασ² Z 1 1ᵀ Zᵀ with Z = 1 − R, block by block
-        right = self.C_b[new, upto] + alpha * to_noise[new] @ to_noise.T
-        fed = left @ self.C_v[old, old]
-        z, V = np.linalg.eig(own)
-        W = np.linalg.inv(V)
-        C_o = np.zeros((len(z), 0))
-        if b:
-            first = right[:, :b] + alpha * (fed - fed @ R[old, old].T)
-            # Z = (1 − H)/α
-            rows = self.triangular.solve(b, W @ first, 1 - z, z, transposed=True)
-            C_o = np.real(V @ rows)
-        crossed = own @ C_o @ left.T
-        second = right[:, b:] + alpha * (crossed + crossed.T + fed @ left.T)
-        C_d = V @ ((W @ second @ W.T) / (1 - alpha * np.outer(z, z))) @ V.T
-        put_symmetric(self.C_v, block, np.hstack([C_o, np.real(C_d)]))
-        C_Delta = (R[new] @ self.C_v[upto, upto]) @ R.T + R_noise[new] @ R_noise.T
-        put_symmetric(self.C_Delta, block, C_Delta)
-        by_errors = (H[new] @ self.C_Delta[upto, upto]) @ H.T / alpha
-        put_symmetric(self.C_h0, block, by_errors + (R[new] @ self.C_b[upto, upto]) @ R.T)
-
-    def close(self, block: Block) -> None:
-        """The rows are final; what the next panels need of them is prepared."""
-        if self.numbers.data == DATASET:
-            self.triangular.append(block, self.A[block.new, block.new], self.H)
-
-
-class Triangular:
-    """Solves equations with H, which is a function of the block triangular A.
-
-    In the Schur vectors of the diagonal blocks of A, all functions of A are lower triangular.
-    """
-
-    def __init__(self):
-        self.vectors = self.lower = np.zeros((0, 0), complex)
-
-    def append(self, block: Block, own: Square, H: Square) -> None:
-        """Add the rows of a panel; `own` is its diagonal block of A."""
-        b, e = block.b, block.e
-        vectors, lower = self.vectors, self.lower
-        self.vectors, self.lower = np.zeros((2, e, e), complex)
-        self.vectors[:b, :b], self.lower[:b, :b] = vectors[:b, :b], lower[:b, :b]
-        Q = schur(own, output="complex")[1][:, ::-1]
-        self.vectors[b:, b:] = Q
-        self.lower[b:] = Q.conj().T @ H[block.new, block.upto] @ self.vectors
-
-    def solve(
-        self,
-        b: int,
-        right: Complex[np.ndarray, "s b"],
-        constant: float | np.ndarray,
-        factor: Complex[np.ndarray, " s"],
-        transposed: bool = False,
-    ) -> Complex[np.ndarray, "s b"]:
-        """Rows y with y (constant + factor H) = right, or with Hᵀ for H, for the first b rows of H."""
-        Q, lower = self.vectors[:b, :b], self.lower[:b, :b]
-        # H = Q L Q⁺ and Hᵀ = Q* Lᵀ Qᵀ
-        basis, back = (Q.conj(), Q.T) if transposed else (Q, Q.conj().T)
-        diagonal, rows = np.arange(b), []
-        for row, c, f in zip(
-            right @ basis, np.broadcast_to(constant, len(right)), factor, strict=True
-        ):
-            matrix = f * lower
-            matrix[diagonal, diagonal] += c
-            trans = 0 if transposed else 1
-            rows.append(solve_triangular(matrix, row, trans, lower=True, check_finite=False))
-        return np.stack(rows) @ back
-
-
-def _root(a: Complex[np.ndarray, " s"], alpha: float) -> Complex[np.ndarray, " s"]:
-    """The root r of α a r² + (α + a − αa) r = α that is 1 at a = 0."""
-    a, q = a.astype(complex), np.sqrt(alpha)
-    D = alpha * np.sqrt(1 + a * (1 + q) ** 2 / alpha) * np.sqrt(1 + a * (1 - q) ** 2 / alpha)
-    B = alpha + a - alpha * a
-    other = np.where(a == 0, 1.0, (D - B) / np.where(a == 0, 1.0, 2 * alpha * a))
-    return np.where(B.real > 0, 2 * alpha / (B + D), other)
 
 
 class PanelLimit(abc.ABC):
@@ -390,12 +198,12 @@ class PanelLimit(abc.ABC):
         numbers, first, new, upto = self.numbers, self.layers[0], block.new, block.upto
         A = self.learnt(block, first.G_u[new, upto], first.C_g[new, upto])
         self.input.A[new, upto] = numbers.rho[0] / numbers.gamma * A
-        put_symmetric(self.input.source, block, self._source(block))
+        put_symmetric(self.input.W, block, self._weights(block))
         self.input.solve(block)
         return self.input.R_hr0[new, upto].copy(), self.input.C_h0[new, upto].copy()
 
-    def _source(self, block: Block) -> Float[np.ndarray, "s e"]:
-        """Rows of w*w*ᵀ + S C_g¹ Sᵀ ρ_0/(ν_L γ_0²)."""
+    def _weights(self, block: Block) -> Float[np.ndarray, "s e"]:
+        """Rows of W = S C_g¹ Sᵀ ρ_0/(ν_L γ_0²)."""
         numbers, zero = self.numbers, np.arange(block.e) % self.numbers.outputs
         C = self.layers[0].C_g[block.upto, block.upto]
         rows = self.d[block.b :, None] * C[block.new]
@@ -405,7 +213,7 @@ class PanelLimit(abc.ABC):
         else:
             rows = rows * self.d
         factor = numbers.rho[0] * numbers.inverse_width / numbers.gamma**2
-        return numbers.gram[0][np.ix_(zero[block.new], zero)] + factor * rows
+        return factor * rows
 
     def from_input(self, block: Block, R_hr: np.ndarray, C_h: np.ndarray) -> None:
         """Rows of M and S_u of layer 1."""

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 import learndyn as ld
 from learndyn.families.deep_linear.equations.panels import FeedforwardPanels, ResidualPanels
@@ -12,6 +13,8 @@ from learndyn.problem.weight_response import impulse_response
 
 DATASET_OF_TESTS = ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.5)
 POPULATION = ld.Population(ld.LinearMap())
+POWER_LAW = ld.LinearMap(ld.PowerLaw(1.5, 1.2, 12))
+TWO_OUTPUTS = ld.LinearMap(ld.Spectrum([1.0, 0.5, 0.2], [[1.0, 0.3, 0.2], [0.1, 0.8, -0.4]]))
 
 
 def problem(
@@ -33,6 +36,13 @@ ROWS = {
         ld.Dataset(ld.LinearMap(), ratio=0.7, noise=0.3), 10, outputs=2, centered=True, decay=0.1
     ),
     "residual": problem(steps=12, depth=4, skip=ld.ScaledSkip(1.0), rate=0.02, decay=0.05),
+    "spectrum": problem(ld.Dataset(POWER_LAW, examples=9, noise=0.3), 12, width=20),
+    "spectrum, population, centred": problem(
+        ld.Population(POWER_LAW), 12, width=20, centered=True, decay=0.1
+    ),
+    "spectrum, two outputs": problem(
+        ld.Dataset(TWO_OUTPUTS, examples=5, noise=0.3), 10, width=8, outputs=2, rate=0.1
+    ),
 }
 
 
@@ -41,7 +51,7 @@ def test_with_single_steps_panels_are_the_row_recursion(name):
     """The same numbers up to rounding, all correlations and responses, in one pass and one that confirms it."""
     asked = ROWS[name]
     expected = ld.solve(asked, ld.Rows(), save_at=asked.training.steps + 1)
-    numbers = limit_numbers(asked, 1)
+    numbers = limit_numbers(asked, 64)
     limit = (FeedforwardPanels if numbers.branch is None else ResidualPanels)(numbers)
     kappa, d = map(np.asarray, impulse_response(asked.training, asked.training.steps))
     Nc = numbers.outputs
@@ -92,8 +102,17 @@ DESCENTS = {
     "warm-up, power law": problem(steps=400, rate=ld.WarmUp(30.0, ld.PowerDecay(0.05, 0.5, 100.0))),
     "population": problem(POPULATION, 400, rate=0.03),
     "two outputs": problem(steps=300, outputs=2),
+    "spectrum, few examples": problem(
+        ld.Dataset(POWER_LAW, examples=8, noise=0.3), 400, width=20, rate=0.1
+    ),
+    "spectrum, as many examples as modes": problem(
+        ld.Dataset(POWER_LAW, examples=12, noise=0.3), 400, width=20, rate=0.1
+    ),
+    "spectrum, population": problem(ld.Population(POWER_LAW), 400, width=20, rate=0.1),
 }
-QUICK = ("rich", "centred", "residual", "decay", "schedule", "warm-up, power law", "population")
+QUICK = (
+    "rich", "centred", "residual", "decay", "schedule", "warm-up, power law", "population", "spectrum, few examples",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -144,6 +163,80 @@ def test_lazy_flow_to_a_million_is_linear_regression(depth, alpha, tolerance):
     assert error <= found.evidence["accuracy"]["test_loss"] + 3e-8
     assert np.max(np.abs(found["test_loss"].values / exact - 1)) < tolerance
     assert found.evidence["nodes"] < 300
+
+
+def weideman(count):
+    """Points and weights of ∫ e^z f(z) dz/(2πi) on a parabola (Weideman & Trefethen 2007): error 2.85^−count."""
+    angle = np.pi * np.arange(1 - count, count, 2) / count
+    points = count * (0.1309 - 0.1194 * angle**2 + 0.25j * angle)
+    slope = count * (-0.2388 * angle + 0.25j)
+    return points, np.exp(points) * slope / (1j * count)
+
+
+def lazy_loss(spectrum, examples, sigma, rate, times):
+    """Test loss of linear regression with a spectrum by gradient flow, from Laplace transforms in both times.
+
+    With a = rate/s and q = a (1 − (1/P) Σ λ q/(1 + λq)), h = 1/(1 + λq), z = 1 − h, at s and at s':
+    C_v(s, s') = (1/ss') Σ (λ w*² h h' + σ² z z'/P)/(1 − Σ z z'/P).
+    """
+    lam, w = spectrum.arrays()
+    points, weights = weideman(36)
+    losses = []
+    for q in followed_root(rate * np.divide.outer(times, points), lam, examples):
+        h = 1 / (1 + np.multiply.outer(q, lam))
+        z, over = (1 - h) / np.sqrt(examples), weights / points
+        both = (h * lam * w[0] ** 2) @ h.T + sigma**2 * z @ z.T
+        losses.append(float((over @ (both / (1 - z @ z.T)) @ over).real) + sigma**2)
+    return np.array(losses)
+
+
+def followed_root(a, lam, examples):
+    """q(a), by small steps from a = 0 along the rays, each with Newton's method."""
+    q = np.zeros_like(a)
+    for part in np.geomspace(1e-3 / np.max(np.abs(a)), 1.0, 400):
+        for _ in range(4):
+            answers = 1 / (1 + np.multiply.outer(q, lam))
+            value = q - part * a * (1 - q * (answers @ lam) / examples)
+            q = q - value / (1 + part * a * (answers**2 @ lam) / examples)
+    return q
+
+
+@pytest.mark.parametrize("examples", [8, pytest.param(12, marks=pytest.mark.slow), 30])
+def test_lazy_flow_with_a_power_law_is_linear_regression(examples):
+    """To t = 1e6, with fewer examples than modes, as many, and more; γ_0 = 1e-4 adds terms of order γ_0²."""
+    times = np.concatenate([[0.0], np.geomspace(0.1, 1e6, 15)])
+    data = ld.Dataset(POWER_LAW, examples=examples, noise=0.5)
+    asked = problem(data, time=1e6, rate=1.0, width=np.inf, richness=1e-4, centered=True)
+    found = ld.solve(asked, ld.Panels(tolerance=1e-5), save_at=times)
+    exact = lazy_loss(POWER_LAW.spectrum, examples, 0.5, 3.0, times[1:])
+    error = np.abs(found["test_loss"].values[1:] - exact)
+    assert np.max(error) <= found.evidence["accuracy"]["test_loss"] + 1e-7 * np.max(exact)
+    assert np.max(error / exact) < 1e-5
+
+
+def test_lazy_flow_on_the_population_decays_mode_by_mode():
+    """Σ λ w*² e^{−2(L+1)λt}, to t = 1e6, for eigenvalues over three decades."""
+    lam, w = ld.PowerLaw(2.0, 0.6, 40).arrays()
+    times = np.concatenate([[0.0], np.geomspace(0.1, 1e6, 15)])
+    data = ld.Population(ld.LinearMap(ld.PowerLaw(2.0, 0.6, 40)))
+    asked = problem(data, time=1e6, rate=1.0, width=np.inf, richness=1e-4, centered=True)
+    found = ld.solve(asked, ld.Panels(tolerance=1e-6), save_at=times)
+    exact = np.exp(-6 * np.multiply.outer(times, lam)) @ (lam * w[0] ** 2)
+    error = np.max(np.abs(found["test_loss"].values - exact))
+    assert error <= found.evidence["accuracy"]["test_loss"] + 1e-7
+
+
+def test_late_flow_with_few_examples_ends_at_the_interpolator():
+    """Lazy: κ with Σ λ/(λ + κ) = P, and test loss (κ² Σ λ w*²/(λ + κ)² + σ²)/(1 − Σ λ²/(λ + κ)²/P)."""
+    lam, w = POWER_LAW.spectrum.arrays()
+    kappa = scipy.optimize.brentq(lambda k: np.sum(lam / (lam + k)) - 8, 1e-6, 1.0, xtol=1e-15)
+    left = kappa**2 * np.sum(lam * w[0] ** 2 / (lam + kappa) ** 2) + 0.25
+    exact = left / (1 - np.sum(lam**2 / (lam + kappa) ** 2) / 8)
+    data = ld.Dataset(POWER_LAW, examples=8, noise=0.5)
+    asked = problem(data, time=1e5, rate=1.0, width=np.inf, richness=1e-4, centered=True)
+    found = ld.solve(asked, save_at=[0, 1e5])
+    np.testing.assert_allclose(found["test_loss"][-1], exact, rtol=1e-6)
+    assert found["train_loss"][-1] < 1e-12
 
 
 def test_late_flow_ends_at_the_least_squares_solution():

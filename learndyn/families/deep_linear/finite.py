@@ -17,16 +17,16 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.integrate import solve_ivp
 
 from learndyn.core.divergence import diverged
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progressing import Diverged, Products, Report, StepByStep, Trainee
 from learndyn.core.record import Record
-from learndyn.families.deep_linear.limit_numbers import RULE
+from learndyn.families.deep_linear.limit_numbers import MOST_MODES, RULE
 from learndyn.families.deep_linear.network import Sizes, sizes
-from learndyn.families.deep_linear.observables import alignment
+from learndyn.families.deep_linear.observables import alignment, part_left
 from learndyn.numerics.delayed import DelayedMatrix, rows_times
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import boolean
@@ -74,6 +74,24 @@ class FiniteSpec(NamedTuple):
     momentum: float
     decay: float
     branch: float | None
+
+    @property
+    def eigenvalues(self) -> Float[np.ndarray, " modes"]:
+        """The different positive eigenvalues, the largest first."""
+        return np.unique(self.lam[self.lam > 0])[::-1]
+
+    @property
+    def groups(self) -> Int[np.ndarray, " D"] | None:
+        """The number of every input's eigenvalue, or None if modes are not observables."""
+        distinct = self.eigenvalues
+        if self.coefficients is None or not 1 < len(distinct) <= MOST_MODES:
+            return None
+        # Inputs without variance come last, and are left out.
+        return np.where(
+            self.lam > 0,
+            len(distinct) - np.searchsorted(distinct[::-1], self.lam) - 1,
+            len(distinct),
+        )
 
     def overlap(
         self, a: Float[np.ndarray, "outputs D"], b: Float[np.ndarray, "outputs D"]
@@ -174,6 +192,22 @@ class FiniteDeepLinear:
             h.append(self._through(h[-1], W.times(h[-1]) / r))
         return DeepLinearFields(v, Delta, h, g)
 
+    def tangent_kernel(
+        self, g: list[np.ndarray], x: Float[np.ndarray, "1 D"]
+    ) -> Float[np.ndarray, "outputs outputs"]:
+        """K(x, x) of an input of length 1: Σ_ℓ (r_0²/(N_L r_ℓ²)) |h^ℓ|² g^{ℓ+1}_c·g^{ℓ+1}_c', with β² in inner layers.
+
+        h^ℓ are the fields of h⁰ = x; the readout has (r_0²/N_L) |h^L|².
+        """
+        spec, h, total = self.spec, x, np.zeros((len(self.w), len(self.w)))
+        inner = 1.0 if spec.branch is None else spec.branch**2
+        for ell, (W, r, above) in enumerate(zip(self.matrices, spec.r, g, strict=True)):
+            total += (inner if ell else 1.0) * np.sum(h**2) / r**2 * (above @ above.T)
+            image = W.times(h) / r
+            h = self._through(h, image) if ell else image
+        total += np.sum(h**2) * np.eye(len(self.w))
+        return spec.r[0] ** 2 / spec.sizes.N[-1] * total
+
     def step(self, fields: DeepLinearFields, eta: float) -> None:
         """Train all weights for one step of rate η under the forces of `fields`."""
         pairs = zip(self.matrices, self._force_scales(), fields.g, fields.h[:-1], strict=True)
@@ -242,12 +276,17 @@ class ExampleSource:
 
 def draw(
     spec: FiniteSpec, seed: int, partners: bool
-) -> tuple[list[ExampleSource], list[list[FiniteDeepLinear]], Float[np.ndarray, "outputs D"]]:
-    """The sources of data, the networks that learn from each of them, and the target w* of a seed.
+) -> tuple[
+    list[ExampleSource],
+    list[list[FiniteDeepLinear]],
+    Float[np.ndarray, "outputs D"],
+    Float[np.ndarray, "1 D"],
+]:
+    """The sources of data, the networks that learn from each of them, the target w*, and an input of length 1.
 
     Network [i][j] has data i and initial weights j; without `partners` there is only [0][0].
     """
-    sequences = np.random.SeedSequence(seed).spawn(5)
+    sequences = np.random.SeedSequence(seed).spawn(6)
     rngs = [np.random.Generator(np.random.SFC64(sequence)) for sequence in sequences]
     D, N, _ = spec.sizes
     target = spec.coefficients
@@ -260,7 +299,8 @@ def draw(
         copies = 1
     sources = [ExampleSource(spec, rng) for rng in rngs[3 : 3 + copies]]
     networks = [[FiniteDeepLinear(spec, start, target) for start in weights] for _ in sources]
-    return sources, networks, target
+    probe = rngs[5].standard_normal((1, D))
+    return sources, networks, target, probe / np.linalg.norm(probe)
 
 
 class DeepLinearNetworks(Trainee):
@@ -277,10 +317,14 @@ class DeepLinearNetworks(Trainee):
     ):
         super().__init__(expected)
         self.problem, self.spec = problem, spec
-        self.sources, self.networks, self.target = draw(spec, seed, partners)
+        self.sources, self.networks, self.target, self.probe = draw(spec, seed, partners)
         self.goal = spec.overlap(self.target, self.target)
         self.per_input = np.sqrt(spec.lam) / spec.r[0]
         self.noise = spec.outputs * spec.sigma**2
+        self.groups, self.power = spec.groups, np.zeros(0)
+        if self.groups is not None:
+            power = (spec.lam * self.target**2).sum(axis=0)
+            self.power = np.bincount(self.groups, power)[: len(spec.eigenvalues)]
         self.scale: float | None = None
 
     def begin(self) -> None:
@@ -315,6 +359,13 @@ class DeepLinearNetworks(Trainee):
             "C_h": Products(own.h[1:]),
             "C_g": Products(own.g),
         }
+        measured["kernel"] = self.networks[0][0].tangent_kernel(own.g, self.probe)
+        if self.groups is not None:
+            power = spec.lam * own.v**2
+            overlap = (spec.lam * self.target * own.v).sum(axis=0)
+            measured["mode_loss"] = np.bincount(self.groups, power.sum(axis=0))[: len(self.power)]
+            part = np.bincount(self.groups, overlap)[: len(self.power)]
+            measured["transfer"] = part_left(part, self.power)
         if own.Delta is not None:
             measured["train_loss"] = np.sum(own.Delta**2) / own.Delta.shape[1]
             if spec.data is Dataset:
@@ -460,6 +511,6 @@ class Descent(Simulator):
             memory(spec, len(record), self.partners),
             f"training deep linear networks of size {size}, recorded at {len(record)} steps",
             "use a smaller size or record fewer steps (save_at)",
-            labels={"layer": np.arange(1, len(N) + 1)},
+            labels={"layer": np.arange(1, len(N) + 1), "mode": spec.eigenvalues},
             evidence=evidence,
         )

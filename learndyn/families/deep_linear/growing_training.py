@@ -11,9 +11,11 @@ from learndyn.families.deep_linear.equations.innovation import GrowingDeepLinear
 from learndyn.families.deep_linear.limit_numbers import DATASET, POPULATION, RULE, LimitNumbers
 from learndyn.families.deep_linear.observables import (
     alignment,
+    axis_labels,
     common_evidence,
     edge_of_stability,
-    layer_labels,
+    part_left,
+    tangent_kernel,
 )
 from learndyn.numerics.gram import gram, stacked
 from learndyn.problem.problem import Problem
@@ -42,6 +44,9 @@ class GrowingTraining(Progressing):
         self.fields: list[dict[str, np.ndarray]] = []
         self.powers: list[float] = []
         self.successive: list[float] = []
+        self.modes: list[tuple[np.ndarray, np.ndarray]] = []
+        self.undriven: list[float] = [1.0]
+        self.recorded: list[int] = []
         self.scale: float | None = None
 
     def _compute_fields(self) -> None:
@@ -80,6 +85,8 @@ class GrowingTraining(Progressing):
                     return number
                 self.scalars.append(self._present_scalars())
                 self.fields.append(self.network.fields())
+                self.modes.append(self.network.by_modes())
+                self.recorded.append(self.now)
         return len(states)
 
     def _move(self, until: float, report: Report) -> None:
@@ -89,25 +96,41 @@ class GrowingTraining(Progressing):
         while self.now < until:
             eta, momentum, decay = (float(x[self.now]) for x in self.rule)
             self.network.step(eta, momentum, decay)
+            self.undriven.append((1 - eta * decay) * self.undriven[-1])
             self.now += 1
             self._compute_fields()
             if self.now % REPORT_EVERY == 0:
                 report(self.now)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return self._arrays(self.scalars, self.fields)
+        return self._arrays(self.scalars, self.fields, self.modes, self.recorded)
 
     def observe(self) -> dict[str, np.ndarray]:
-        return self._arrays([self._present_scalars()], [self.network.fields()])
+        network = self.network
+        return self._arrays(
+            [self._present_scalars()], [network.fields()], [network.by_modes()], [self.now]
+        )
 
     def _arrays(
-        self, scalars: list[list[float]], fields: list[dict[str, np.ndarray]]
+        self,
+        scalars: list[list[float]],
+        fields: list[dict[str, np.ndarray]],
+        modes: list[tuple[np.ndarray, np.ndarray]],
+        states: list[int],
     ) -> dict[str, np.ndarray]:
-        losses = _losses(np.reshape(scalars, (-1, 7)), self.numbers)
-        return losses | _correlations(fields, self.numbers)
+        numbers = self.numbers
+        arrays = _losses(np.reshape(scalars, (-1, 7)), numbers) | _correlations(fields, numbers)
+        same = np.arange(len(fields))
+        equal_steps = np.moveaxis(arrays["C_g"][:, same, :, same], 0, 1)
+        arrays["kernel"] = tangent_kernel(equal_steps, np.array(self.undriven)[states], numbers)
+        if numbers.shows_modes:
+            loss, overlap = (np.array([x[i] for x in modes]) for i in (0, 1))
+            arrays["mode_loss"] = loss
+            arrays["transfer"] = part_left(overlap, np.einsum("kcc->k", numbers.gram))
+        return arrays
 
     def labels(self) -> dict[str, np.ndarray]:
-        return layer_labels(self.numbers)
+        return axis_labels(self.numbers)
 
     def evidence(self) -> dict[str, Any]:
         """The evidence of all methods, the dimension of the largest space, and the tolerance."""

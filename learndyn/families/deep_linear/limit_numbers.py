@@ -10,6 +10,8 @@ from learndyn.problem.supplies import Dataset, Stream
 
 DATASET, STREAM, POPULATION = range(3)
 """The supplies of data, as compiled code knows them."""
+MOST_MODES = 64
+"""Spectra of up to so many different eigenvalues are not grouped, unless the user asks for that."""
 RULE = (
     "training.learning_rate",
     "training.momentum",
@@ -33,7 +35,7 @@ class LimitNumbers(NamedTuple):
     - `lam`: λ_k, the eigenvalues of the input modes k
     - `omega`: ω_k, the weights of the modes
     - `gram`: ⟨w*_c w*_c'⟩, the Gram matrix of the targets in every mode
-    - `grouped`: whether a mode stands for several different eigenvalues
+    - `distinct`: the number of different eigenvalues that the modes stand for
     - `branch`: β, or None without skip connections
     """
 
@@ -48,13 +50,23 @@ class LimitNumbers(NamedTuple):
     lam: Float[np.ndarray, " modes"]
     omega: Float[np.ndarray, " modes"]
     gram: Float[np.ndarray, "modes outputs outputs"]
-    grouped: bool = False
+    distinct: int = 1
     branch: float | None = None
 
     @property
     def depth(self) -> int:
         """L: the number of hidden layers."""
         return len(self.rho) - 1
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a mode stands for several different eigenvalues."""
+        return len(self.lam) < self.distinct
+
+    @property
+    def shows_modes(self) -> bool:
+        """Whether modes are observables: of a spectrum, if each is an eigenvalue, or if there are too many of these."""
+        return self.distinct > (1 if not self.grouped else MOST_MODES)
 
 
 def limit_numbers(problem: Problem, bins: int) -> LimitNumbers:
@@ -65,15 +77,16 @@ def limit_numbers(problem: Problem, bins: int) -> LimitNumbers:
     ratios = np.ones(len(N)) if np.isinf(N).any() else np.append(N[1:] / N[:-1], 1.0)
     first = 1.0 if np.isinf(N).any() else N[0] / N[-1]
     if spectrum is None:
-        lam, omega, gram = np.ones(1), np.ones(1), np.eye(network.outputs)[None]
+        lam, omega, gram, distinct = np.ones(1), np.ones(1), np.eye(network.outputs)[None], 1
     else:
         lam, omega, gram = binned_spectrum(*spectrum.arrays(), bins=bins)
+        eigenvalues = spectrum.arrays()[0]
+        distinct = len(np.unique(eigenvalues[eigenvalues > 0]))
     kind, count = POPULATION, None
     if isinstance(data, Stream):
         kind, count = STREAM, data.batch_ratio or data.batch
     elif isinstance(data, Dataset):
         kind, count = DATASET, data.ratio or data.examples
-    positive = 0 if spectrum is None else np.count_nonzero(spectrum.arrays()[0])
     return LimitNumbers(
         data=kind,
         gamma=float(network.gamma),
@@ -86,7 +99,7 @@ def limit_numbers(problem: Problem, bins: int) -> LimitNumbers:
         lam=lam,
         omega=omega,
         gram=gram,
-        grouped=bool(len(lam) < positive),
+        distinct=distinct,
         branch=network.branch,
     )
 
@@ -100,18 +113,28 @@ def binned_spectrum(
 ]:
     """Eigenvalues, multiplicities and mean target Gram matrices of at most `bins` groups of neighbouring modes.
 
-    Modes are sorted by eigenvalue; group boundaries lie on a geometric grid of ranks, so the largest eigenvalues are
-    not grouped. A group keeps its trace Σλ and its target power Σ λ w*w*.
+    Modes are sorted by eigenvalue. Equal ones are one group; if that is not enough, group boundaries lie on a geometric
+    grid of ranks, so the largest eigenvalues are not grouped. A group keeps its trace Σλ and its target power Σ λ w*w*.
     """
     order = np.argsort(-eigenvalues, kind="stable")
     lam, w = eigenvalues[order], coefficients[:, order]
     lam, w = lam[lam > 0], w[:, lam > 0]
     power = np.einsum("k,ck,dk->kcd", lam, w, w)
-    edges = _geometric_edges(len(lam), bins)
+    edges = _edges(lam, bins)
     count = np.diff(edges).astype(float)
     mean = np.add.reduceat(lam, edges[:-1]) / count
+    # The mean of equal eigenvalues is the eigenvalue, whatever the rounding.
+    mean = np.clip(mean, lam[edges[1:] - 1], lam[edges[:-1]])
     gram = np.add.reduceat(power, edges[:-1], axis=0) / (count * mean)[:, None, None]
     return mean, count, gram
+
+
+def _edges(lam: Float[np.ndarray, " K"], bins: int) -> Int[np.ndarray, " edges"]:
+    """The boundaries of groups of eigenvalues, which are in descending order."""
+    changes = np.flatnonzero(np.diff(lam)) + 1
+    if len(changes) < bins:
+        return np.concatenate([[0], changes, [len(lam)]])
+    return _geometric_edges(len(lam), bins)
 
 
 def _geometric_edges(modes: int, bins: int) -> Int[np.ndarray, " edges"]:

@@ -149,6 +149,8 @@ def _solve_with_nodes(
         rows, const, layered, states_reached if len(states_reached) else np.zeros(1, dtype=int)
     )
     arrays = observables.selected()
+    # It is made of layers, here of nodes.
+    del arrays["kernel"]
     at_layer_times = rule.at(LAYER_TIMES)
     for name in LAYERED:
         arrays[name] = np.tensordot(at_layer_times, arrays[name], axes=1)

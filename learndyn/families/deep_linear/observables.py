@@ -22,6 +22,19 @@ DECOMPOSITION: Table = (
     Quantity("data_variance", ("step",), "variance of the test loss from the finite data"),
     Quantity("alignment", ("step",), "cosine of network function and target"),
 )
+MODES: Table = (
+    Quantity(
+        "kernel",
+        ("step", "output", "output2"),
+        "tangent kernel K(x, x)/|x|² of a random input x",
+    ),
+    Quantity("mode_loss", ("step", "mode"), "part of the test loss in mode k, ω_k λ_k ⟨v_k²⟩"),
+    Quantity(
+        "transfer",
+        ("step", "mode"),
+        "part of the target left to learn in mode k, H_k = ⟨w*_k v_k⟩/⟨w*_k²⟩",
+    ),
+)
 OVERLAPS: Table = (
     Quantity("overlap_same_data", ("step",), "error overlap of networks that share the data only"),
     Quantity(
@@ -44,7 +57,7 @@ RESPONSES: Table = (
     Quantity("R_hr", ("layer", *TWO), "responses R_hr of h to r"),
     Quantity("R_gu", ("layer", *TWO), "responses R_gu of g to u"),
 )
-TABLE: Table = LOSSES + DECOMPOSITION + OVERLAPS + CORRELATIONS + RESPONSES
+TABLE: Table = LOSSES + DECOMPOSITION + MODES + OVERLAPS + CORRELATIONS + RESPONSES
 INFINITE_TABLE: Table = tuple(
     quantity._replace(axes=tuple("tau" if axis == "layer" else axis for axis in quantity.axes))
     for quantity in TABLE
@@ -68,9 +81,41 @@ def common_evidence(
     return evidence
 
 
-def layer_labels(numbers: LimitNumbers) -> dict[str, np.ndarray]:
-    """The labels 1 … L of the layers."""
-    return {"layer": np.arange(1, numbers.depth + 1)}
+def axis_labels(numbers: LimitNumbers) -> dict[str, np.ndarray]:
+    """The labels 1 … L of the layers, and the eigenvalues λ_k of the modes."""
+    return {"layer": np.arange(1, numbers.depth + 1), "mode": numbers.lam}
+
+
+def tangent_kernel(
+    C_g: Float[np.ndarray, "layers steps outputs outputs"],
+    d: Float[np.ndarray, " steps"],
+    numbers: LimitNumbers,
+) -> Float[np.ndarray, "steps outputs outputs"]:
+    """K(x, x)/|x|² from C_g at equal steps and the decay d of an undriven weight.
+
+    The matrices W^ℓ contribute ρ_0 ⋯ ρ_ℓ C_g^{ℓ+1} |h^ℓ|², with C_g^{L+1} = 1, where the fields h^ℓ of a random input
+    have the size d^{2ℓ}; in a residual network β² C_g^{ℓ+1} |h^ℓ|² for 0 < ℓ < L, with the size d² (1 + β² d²)^{ℓ−1}.
+    What is learnt has few directions, which a random input does not see.
+    """
+    square = 0.0 if numbers.branch is None else numbers.branch**2
+    size, total = np.ones(len(d)), np.zeros(C_g.shape[1:])
+    for ell, factor in enumerate(np.cumprod(numbers.rho)):
+        if ell == 1 or (ell and numbers.branch is None):
+            size = size * d**2
+        elif ell:
+            size = size * (1 + square * d**2)
+        inner = 0 < ell < numbers.depth and numbers.branch is not None
+        above = C_g[ell] if ell < numbers.depth else np.eye(numbers.outputs)
+        total = total + (factor * (square if inner else 1.0) * size)[:, None, None] * above
+    return total
+
+
+def part_left(
+    overlap: Float[np.ndarray, "*steps modes"], target: Float[np.ndarray, " modes"]
+) -> Float[np.ndarray, "*steps modes"]:
+    """H_k from ⟨w*_k v_k⟩ and ⟨w*_k²⟩; 0 in modes without a target."""
+    known = target > 0
+    return np.where(known, overlap / np.where(known, target, 1.0), 0.0)
 
 
 def alignment(

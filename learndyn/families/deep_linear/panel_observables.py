@@ -8,7 +8,7 @@ from jaxtyping import Float
 from learndyn.core.progressing import Report
 from learndyn.errors import NotConverged
 from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
-from learndyn.families.deep_linear.observables import alignment
+from learndyn.families.deep_linear.observables import alignment, part_left, tangent_kernel
 from learndyn.families.deep_linear.panel_training import (
     Course,
     PanelTraining,
@@ -46,24 +46,41 @@ def read(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.n
     along, power = state.limit.input.along[:, rows], numbers.omega * numbers.lam
     bias = power @ ((along @ numbers.gram) * along).sum(axis=2)
     zero = np.arange(state.limit.rows) % Nc
-    overlap = power @ (along * numbers.gram[:, zero]).sum(axis=2)
-    target = float(np.einsum("k,kcc->", power, numbers.gram))
+    overlap = (along * numbers.gram[:, zero]).sum(axis=2)
+    target = np.einsum("kcc->k", numbers.gram)
     arrays = {
         "test_loss": trace(errors) + Nc * numbers.noise**2,
         "bias": trace(bias),
         "width_variance": trace(np.diagonal(of_input["C_b"]) - bias),
         "data_variance": trace(errors - np.diagonal(of_input["C_b"])),
-        "alignment": alignment(trace(overlap), trace(errors), target),
+        "alignment": alignment(trace(power @ overlap), trace(errors), float(power @ target)),
+        "kernel": _kernel(state, E),
         "C_v": two_times(of_input["C_v"]),
         "C_h0": two_times(of_input["C_h0"]),
     }
     if numbers.data == DATASET:
         arrays["train_loss"] = trace(np.diagonal(of_input["C_Delta"]))
         arrays["C_Delta"] = two_times(of_input["C_Delta"])
+    if numbers.shows_modes:
+        losses = state.limit.input.mode_losses(state.limit.rows)
+        arrays["mode_loss"] = np.stack([*map(trace, losses)], axis=1)
+        arrays["transfer"] = part_left(np.stack([*map(trace, overlap)], axis=1), target)
     layers = state.limit.layers
     arrays["C_h"] = np.stack([two_times(layer.C_h[rows, rows]) for layer in layers])
     arrays["C_g"] = np.stack([two_times(layer.C_g[rows, rows]) for layer in layers])
     return arrays
+
+
+def _kernel(
+    state: PanelTraining, E: Float[np.ndarray, "k nodes"]
+) -> Float[np.ndarray, "k outputs outputs"]:
+    """The tangent kernel."""
+    n, Nc = len(state.times), state.numbers.outputs
+    same, rows = np.arange(n), slice(0, n * Nc)
+    C_g = np.stack(
+        [layer.C_g[rows, rows].reshape(n, Nc, n, Nc)[same, :, same] for layer in state.limit.layers]
+    )
+    return np.einsum("kt,tcd->kcd", E, tangent_kernel(C_g, state.d, state.numbers))
 
 
 def interpolation(

@@ -20,9 +20,12 @@ from learndyn.families.deep_linear.limit_numbers import DATASET, POPULATION, STR
 from learndyn.families.deep_linear.observables import (
     CORRELATIONS,
     DECOMPOSITION,
+    MODES,
     RESPONSES,
     alignment,
     edge_of_stability,
+    part_left,
+    tangent_kernel,
 )
 
 
@@ -111,7 +114,7 @@ class RowObservables:
         """The losses, and the groups of observables that contain a wanted name (all groups for None)."""
         names = None if wanted is None else set(wanted)
         groups = (
-            (DECOMPOSITION, self.decomposition),
+            (DECOMPOSITION + MODES, self.decomposition),
             (CORRELATIONS, self.correlations),
             (RESPONSES, self.responses),
         )
@@ -132,9 +135,10 @@ class RowObservables:
         return arrays
 
     def decomposition(self) -> dict[str, np.ndarray]:
-        """Bias and variances of the test loss, and the alignment."""
+        """Bias and variances of the test loss, the alignment, the tangent kernel, and the loss by modes."""
         numbers, const, n, index = self.numbers, self.const, self.n, self.index
-        bias, width_variance, data_variance, overlap = np.zeros((4, len(self.states)))
+        bias, width_variance, data_variance = np.zeros((3, len(self.states)))
+        overlap = np.zeros((self.modes, len(self.states)))
         noise_of_width = const.rho[0] * const.inverse_width
         K_rows = self.rows.kernels[0, K, index, :n]
         for mode, (lam, omega, gram) in enumerate(
@@ -144,7 +148,7 @@ class RowObservables:
             H = lam * (K_rows @ self.of_modes(HR)[mode])
             H[np.arange(len(index)), index] += 1.0
             along = H @ self.target
-            overlap += omega * lam * self.trace((along * gram[self.zero[index]]).sum(axis=1))
+            overlap[mode] = self.trace((along * gram[self.zero[index]]).sum(axis=1))
             bias += omega * lam * self.trace(((along @ gram) * along).sum(axis=1))
             mixed = self.times_mixing(H, const.a, const.b_input)
             variance = noise_of_width * _quadratic(mixed, self.layer(1, CG))
@@ -152,10 +156,31 @@ class RowObservables:
             if numbers.data != POPULATION:
                 G = self.rows.pairs[mode, GU, index, :n]
                 data_variance += omega * self.trace(self.variance_from_data(G))
-        total = float(np.einsum("k,k,kcc->", numbers.omega, numbers.lam, numbers.gram))
+        power, target = numbers.omega * numbers.lam, np.einsum("kcc->k", numbers.gram)
         arrays = {"bias": bias, "width_variance": width_variance, "data_variance": data_variance}
-        arrays["alignment"] = alignment(overlap, self.trace(self.C_v_diagonal()), total)
+        arrays["alignment"] = alignment(
+            power @ overlap, self.trace(self.C_v_diagonal()), float(power @ target)
+        )
+        arrays["kernel"] = self.kernel()
+        if numbers.shows_modes:
+            errors = np.diagonal(self.of_modes(CG), axis1=1, axis2=2)[:, index]
+            arrays["mode_loss"] = numbers.omega * np.stack([*map(self.trace, errors)], axis=1)
+            arrays["transfer"] = part_left(overlap.T, target)
         return arrays
+
+    def kernel(self) -> Float[np.ndarray, "step output output2"]:
+        """The tangent kernel."""
+        ones, same = np.ones(self.step[-1] + 1), np.arange(len(self.states))
+        layers = range(1, self.numbers.depth + 1)
+        C_g = np.stack(
+            [
+                self.square(self.mixed(self.layer(ell, CG), self.numbers.gamma * ones, ones))[
+                    same, :, same
+                ]
+                for ell in layers
+            ]
+        )
+        return tangent_kernel(C_g, self.const.d[self.states], self.numbers)
 
     def variance_from_data(self, G: Float[np.ndarray, "i n"]) -> Float[np.ndarray, " i"]:
         """The diagonal of G C_u Gᵀ, with C_u the covariance of the noise u⁰ that the data cause, for λ = 1."""

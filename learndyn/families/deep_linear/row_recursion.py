@@ -11,7 +11,7 @@ from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.families.deep_linear.equations import feedforward, residual
 from learndyn.families.deep_linear.limit_numbers import RULE, LimitNumbers
-from learndyn.families.deep_linear.observables import TABLE, common_evidence, layer_labels
+from learndyn.families.deep_linear.observables import TABLE, axis_labels, common_evidence
 from learndyn.families.deep_linear.row_observables import RowObservables
 from learndyn.memory import require_memory
 from learndyn.problem.problem import Problem
@@ -124,7 +124,7 @@ class RowRecursion(Progressing):
         return RowObservables(self.rows, self.const, self.numbers, states)
 
     def labels(self) -> dict[str, np.ndarray]:
-        return layer_labels(self.numbers)
+        return axis_labels(self.numbers)
 
     def evidence(self) -> dict[str, Any]:
         edge = self.observables(self.recorded).edge()

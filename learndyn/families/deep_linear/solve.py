@@ -25,8 +25,8 @@ from learndyn.families.deep_linear.node_refinement import LAYER_TIMES, refine_no
 from learndyn.families.deep_linear.observables import (
     INFINITE_TABLE,
     TABLE,
+    axis_labels,
     common_evidence,
-    layer_labels,
 )
 from learndyn.families.deep_linear.panel_observables import solve_in_panels
 from learndyn.families.deep_linear.panel_training import MOST_EDGES
@@ -86,7 +86,9 @@ class DeepLinearMethod(Method, abstract=True):
             curves = curves.cut(coarse.count)
         # The error of grouping modes falls as 1/bins² for a smooth spectrum and as 1/bins for a rough one: it is then
         # about a third of this difference.
-        accuracy = curves.differences(coarse)
+        accuracy = curves.restricted(set(curves.arrays) - {"mode_loss", "transfer"}).differences(
+            coarse
+        )
         other_errors = curves.evidence["accuracy"]
         return curves.told(
             accuracy={name: other_errors.get(name, 0.0) + x for name, x in accuracy.items()}
@@ -251,9 +253,7 @@ class Panels(DeepLinearMethod):
 
     def check(self, problem: Problem) -> None:
         if not self.suits(problem):
-            allowed = (
-                "is for finite depth, a dataset or the population, without momentum; use Rows or Innovation"
-            )
+            allowed = "is for finite depth, a dataset or the population, without momentum; use Rows or Innovation"
             raise ProblemError("method", "Panels", allowed)
 
     def way(self, problem: Problem) -> Way:
@@ -269,7 +269,7 @@ class Panels(DeepLinearMethod):
             "accuracy": solution.accuracy,
         }
         arrays = solution.arrays
-        reached, labels = len(arrays["test_loss"]), layer_labels(numbers)
+        reached, labels = len(arrays["test_loss"]), axis_labels(numbers)
         return Curves(TABLE, record, arrays, reached, labels=labels, evidence=evidence)
 
 

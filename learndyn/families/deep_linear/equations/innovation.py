@@ -157,6 +157,13 @@ class GrowingDeepLinear:
         target = self._per_mode(self.w_star, self.root_lam)
         return np.array([np.sum(target * self.whitened), np.sum(target * target)])
 
+    def by_modes(self) -> tuple[np.ndarray, np.ndarray]:
+        """ω_k λ_k ⟨v_k²⟩ and ⟨w*_k v_k⟩ of every mode k, summed over outputs."""
+        modes = (len(self.v), -1, self.inputs.modes)
+        loss = np.sum(self.whitened.reshape(modes) ** 2, axis=(0, 1))
+        overlap = np.sum((self.w_star * self.v).reshape(modes), axis=(0, 1))
+        return loss, overlap / self.numbers.omega
+
     def fields(self) -> dict[str, np.ndarray]:
         """Copies of the vectors whose correlations are observables, without spare coordinates."""
         vectors = {"C_v": self.whitened[:, : self.inputs.dimension]}

@@ -12,7 +12,8 @@ the eigenvalues q(a) of `effective`, and the rows before it, X = Q[I, :b], solve
 with the H_k of all panels before. Correlations follow from W = S Cov(r⁰) Sᵀ = S C_g¹ Sᵀ ρ_0/(ν_L γ_0²):
 
     V_k = H_k (⟨w*w*⟩_k + W) H_kᵀ,    C_b = Σ ω_k λ_k V_k,    C_v = C_b + (1/α) Σ_k ω_k Z_k (C_v + σ²) Z_kᵀ,
-    C_Δ = R (C_v + σ²) Rᵀ,    C_h⁰ = (1/α) Σ ω_k λ_k H_k C_Δ H_kᵀ + R (Σ ω_k λ_k² V_k) Rᵀ,    R_hr⁰ = −R (Σ ω_k λ_k H_k) S.
+    C_Δ = R (C_v + σ²) Rᵀ,    C_h⁰ = (1/α) Σ ω_k λ_k H_k C_Δ H_kᵀ + R (Σ ω_k λ_k² V_k) Rᵀ,
+    R_hr⁰ = −R (Σ ω_k λ_k H_k) S.
 
 The equation for C_v is solved like that for X. In the Schur vectors of the diagonal blocks of A all functions of A are
 lower triangular, so that each row is one substitution. Cost of a pass: seven products of s rows with each H_k.
@@ -33,8 +34,8 @@ from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
 from learndyn.numerics.lower import in_place
 
 SMALL, FACTOR, CORRECTIONS = 0.1, 8.0, 12
-"""`effective` follows its root from a this small, relative to the spectrum, in steps by this factor, each with at most so
-many Newton corrections."""
+"""`effective` follows its root from a this small, relative to the spectrum, in steps by this factor, each with at most
+so many Newton corrections."""
 
 
 class ModeResponses(Growing):
@@ -153,6 +154,29 @@ class Input(Growing):
         by_errors = np.tensordot(self.power, _quadratic(H, block, self.C_Delta[upto, upto]), 1)
         by_weights = (R[new] @ self.spread[upto, upto]) @ R.T
         put_symmetric(self.C_h0, block, numbers.inverse_data * by_errors + by_weights)
+
+    def mode_losses(self, n: int) -> Float[np.ndarray, "modes n"]:
+        """ω_k λ_k ⟨v_k²⟩ at the first n rows: ω_k λ_k V_k + (ω_k/α) Z_k (C_v + σ²) Z_kᵀ at equal times."""
+        numbers, upto = self.numbers, slice(0, n)
+        same = np.eye(numbers.outputs)[np.arange(n) % numbers.outputs]
+        losses = []
+        for H, along, lam, omega, gram in zip(
+            self.modes.H[:, upto, upto],
+            self.along[:, upto],
+            numbers.lam,
+            numbers.omega,
+            numbers.gram,
+            strict=True,
+        ):
+            loss = lam * ((along @ gram) * along).sum(axis=1)
+            if numbers.inverse_width:
+                loss += lam * ((H @ self.W[upto, upto]) * H).sum(axis=1)
+            if numbers.data == DATASET:
+                Z, noise = np.eye(n) - H, numbers.noise * (same - along)
+                spread = ((Z @ self.C_v[upto, upto]) * Z).sum(axis=1) + (noise**2).sum(axis=1)
+                loss += numbers.inverse_data * spread
+            losses.append(omega * loss)
+        return np.stack(losses)
 
     def close(self, block: Block) -> None:
         """The rows are final; what the next panels need of them is prepared."""

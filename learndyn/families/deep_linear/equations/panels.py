@@ -8,8 +8,8 @@ within a panel. So every block of rows is an implicit equation. For a panel with
                M = d R_hr^{ℓ−1} d + γ_0 κ∘C_h^{ℓ−1},    K = ρ_ℓ (d R_gu^{ℓ+1} d + γ_0 κ∘C_g^{ℓ+1}),
                S_u = d C_h^{ℓ−1} d,  S_r = ρ_ℓ d C_g^{ℓ+1} d;   layer L: K = γ_0 κ, S_r = d dᵀ;
                layer 1: d R_hr⁰ d → d R_hr⁰/(ν_L γ_0);
-    input:     R_hr⁰ and C_h⁰ from A = ρ_0 (d R_gu¹ d/γ_0 + κ∘C_g¹) and W = S C_g¹ Sᵀ ρ_0/(ν_L γ_0²), as in `panel_input`,
-               with S = d − 1 e_0ᵀ if centred, else d.
+    input:     R_hr⁰ and C_h⁰ from A = ρ_0 (d R_gu¹ d/γ_0 + κ∘C_g¹) and W = S C_g¹ Sᵀ ρ_0/(ν_L γ_0²), with
+               S = d − 1 e_0ᵀ if centred, else d: see `panel_input`.
 
 What the layers hand to each other, x = (R_hr^{ℓ−1}, C_h^{ℓ−1})[I] for ℓ = 1 … L,
 is found by accelerated iteration x ← g(x): a backward pass through the layers, the input, and a forward pass. Each

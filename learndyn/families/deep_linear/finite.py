@@ -274,20 +274,26 @@ class ExampleSource:
         return X, spec.sigma * self.rng.standard_normal((self.block, spec.outputs, examples))
 
 
+def _generators(seed: int) -> list[np.random.Generator]:
+    """Those of the target, of two initial states, of two datasets, and of an input for the tangent kernel."""
+    sequences = np.random.SeedSequence(seed).spawn(6)
+    return [np.random.Generator(np.random.SFC64(sequence)) for sequence in sequences]
+
+
+def random_input(spec: FiniteSpec, seed: int) -> Float[np.ndarray, "1 D"]:
+    """A random input of length 1."""
+    x = _generators(seed)[5].standard_normal((1, spec.sizes.D))
+    return x / np.linalg.norm(x)
+
+
 def draw(
     spec: FiniteSpec, seed: int, partners: bool
-) -> tuple[
-    list[ExampleSource],
-    list[list[FiniteDeepLinear]],
-    Float[np.ndarray, "outputs D"],
-    Float[np.ndarray, "1 D"],
-]:
-    """The sources of data, the networks that learn from each of them, the target w*, and an input of length 1.
+) -> tuple[list[ExampleSource], list[list[FiniteDeepLinear]], Float[np.ndarray, "outputs D"]]:
+    """The sources of data, the networks that learn from each of them, and the target w* of a seed.
 
     Network [i][j] has data i and initial weights j; without `partners` there is only [0][0].
     """
-    sequences = np.random.SeedSequence(seed).spawn(6)
-    rngs = [np.random.Generator(np.random.SFC64(sequence)) for sequence in sequences]
+    rngs = _generators(seed)
     D, N, _ = spec.sizes
     target = spec.coefficients
     if target is None:
@@ -299,8 +305,7 @@ def draw(
         copies = 1
     sources = [ExampleSource(spec, rng) for rng in rngs[3 : 3 + copies]]
     networks = [[FiniteDeepLinear(spec, start, target) for start in weights] for _ in sources]
-    probe = rngs[5].standard_normal((1, D))
-    return sources, networks, target, probe / np.linalg.norm(probe)
+    return sources, networks, target
 
 
 class DeepLinearNetworks(Trainee):
@@ -317,7 +322,8 @@ class DeepLinearNetworks(Trainee):
     ):
         super().__init__(expected)
         self.problem, self.spec = problem, spec
-        self.sources, self.networks, self.target, self.probe = draw(spec, seed, partners)
+        self.sources, self.networks, self.target = draw(spec, seed, partners)
+        self.probe = random_input(spec, seed)
         self.goal = spec.overlap(self.target, self.target)
         self.per_input = np.sqrt(spec.lam) / spec.r[0]
         self.noise = spec.outputs * spec.sigma**2

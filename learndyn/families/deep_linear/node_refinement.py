@@ -9,6 +9,7 @@ largest number of nodes is not enough, the difference is still stated as the acc
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from learndyn.core.curves import Curves
 from learndyn.core.progressing import Report, of_states
@@ -20,7 +21,7 @@ from learndyn.families.deep_linear.observables import INFINITE_TABLE
 from learndyn.families.deep_linear.row_observables import RowObservables
 from learndyn.families.deep_linear.row_recursion import advance_rows
 from learndyn.memory import require_memory
-from learndyn.numerics.lobatto import lobatto
+from learndyn.numerics.lobatto import Lobatto, lobatto
 from learndyn.problem.problem import Problem
 from learndyn.problem.skips import ScaledSkip
 from learndyn.problem.weight_response import impulse_response, rates
@@ -149,13 +150,26 @@ def _solve_with_nodes(
         rows, const, layered, states_reached if len(states_reached) else np.zeros(1, dtype=int)
     )
     arrays = observables.selected()
-    # It is made of layers, here of nodes.
-    del arrays["kernel"]
+    arrays["kernel"] = _tangent_kernel(
+        observables.equal_steps(), const.d[observables.states], rule, _beta0(problem) ** 2
+    )
     at_layer_times = rule.at(LAYER_TIMES)
     for name in LAYERED:
         arrays[name] = np.tensordot(at_layer_times, arrays[name], axes=1)
     loss = feedforward.errors(rows, const, 0, reached) + numbers.outputs * numbers.noise**2
     return NodeSolution(nodes, arrays, loss, observables.edge(), ending)
+
+
+def _tangent_kernel(
+    C_g: Float[np.ndarray, "nodes steps outputs outputs"],
+    d: Float[np.ndarray, " steps"],
+    rule: Lobatto,
+    square: float,
+) -> Float[np.ndarray, "steps outputs outputs"]:
+    """The tangent kernel C_g(0) + β_0² ∫ |h(τ)|² C_g(τ) dτ + |h(1)|², with |h(τ)|² = d² exp(β_0² d² τ)."""
+    size = d**2 * np.exp(square * np.multiply.outer(rule.nodes, d**2))
+    learnt = square * np.einsum("m,mt,mtcd->tcd", rule.integrals[-1], size, C_g)
+    return C_g[0] + learnt + size[-1][:, None, None] * np.eye(C_g.shape[-1])
 
 
 def _cut(arrays: dict[str, np.ndarray], states: np.ndarray, reached: int) -> dict[str, np.ndarray]:

@@ -169,10 +169,14 @@ class RowObservables:
         return arrays
 
     def kernel(self) -> Float[np.ndarray, "step output output2"]:
-        """The tangent kernel."""
+        """The tangent kernel of a finite depth."""
+        return tangent_kernel(self.equal_steps(), self.const.d[self.states], self.numbers)
+
+    def equal_steps(self) -> Float[np.ndarray, "layer step output output2"]:
+        """C_g of all layers at equal steps."""
         ones, same = np.ones(self.step[-1] + 1), np.arange(len(self.states))
         layers = range(1, self.numbers.depth + 1)
-        C_g = np.stack(
+        return np.stack(
             [
                 self.square(self.mixed(self.layer(ell, CG), self.numbers.gamma * ones, ones))[
                     same, :, same
@@ -180,7 +184,6 @@ class RowObservables:
                 for ell in layers
             ]
         )
-        return tangent_kernel(C_g, self.const.d[self.states], self.numbers)
 
     def variance_from_data(self, G: Float[np.ndarray, "i n"]) -> Float[np.ndarray, " i"]:
         """The diagonal of G C_u Gᵀ, with C_u the covariance of the noise u⁰ that the data cause, for λ = 1."""

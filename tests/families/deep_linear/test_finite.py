@@ -11,7 +11,7 @@ from learndyn.core.record import Record
 from learndyn.core.simulate import simulate, trained
 from learndyn.core.theory import theory_for
 from learndyn.errors import NotEnoughMemory, ProblemError
-from learndyn.families.deep_linear.finite import Descent, draw, finite_spec
+from learndyn.families.deep_linear.finite import Descent, draw, finite_spec, random_input
 from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.numerics.delayed import DELAY
 from learndyn.numerics.precision import float64
@@ -162,17 +162,46 @@ def test_training_is_the_plain_loop(case, rule):
         "C_h": np.stack([_gram(x, x.shape[-1]) for x in h[1:]]),
         "C_g": np.stack([_gram(x, x.shape[-1]) for x in g]),
     }
+    if "spectrum" in case:
+        # Three inputs of different variances, and the others of one.
+        expected["mode_loss"] = np.einsum("tck,k,km->tm", v**2, made.lam, _same(made.lam))
+        overlap = np.einsum("tck,ck,k,km->tm", v, target, made.lam, _same(made.lam))
+        power = np.einsum("ck,k,km->m", target**2, made.lam, _same(made.lam))
+        expected["transfer"] = overlap / power
     if examples is not None:
         P = Delta.shape[-1]
         expected |= {"train_loss": np.sum(Delta**2, (1, 2)) / P, "C_Delta": _gram(Delta, P)}
     found = values(curves(setup, seed=1))
-    assert set(found) == {*expected, "alignment"}
+    assert set(found) == {*expected, "alignment", "kernel"}
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-11, atol=1e-12, err_msg=name)
 
 
+def _same(lam):
+    """Which inputs (rows) have which of the eigenvalues (columns), the largest first."""
+    return (lam[:, None] == np.unique(lam)[::-1]).astype(float)
+
+
 def _gram(x, n):
     return np.einsum("tck,sdk->tcsd", x, x) / n
+
+
+@pytest.mark.parametrize("skip", [None, 0.6])
+@pytest.mark.parametrize("case", ["dataset", "dataset, spectrum"])
+def test_the_tangent_kernel_is_that_of_the_jacobian(case, skip):
+    """N_L γ_0² Σ (∂f/∂W)² at an input of length 1, the learning rate included; equal up to rounding."""
+    with float64():
+        width = UNEQUAL if skip is None else [0.75] * 3
+        setup = problem(data=DATA[case], width_ratio=width, skip=skip)
+        spec = finite_spec(setup, SIZE)
+        _, ((network,),), _ = draw(spec, 3, False)
+        W, x = weights_of(network), random_input(spec, 3)
+        scaled = jax.jacobian(lambda weights: function(weights, spec) @ x[0])(W)
+        flat = np.concatenate([np.reshape(J, (len(W[-1]), -1)) for J in scaled], axis=1)
+        found = network.tangent_kernel(network.fields(None).g, x)
+    np.testing.assert_allclose(
+        found, spec.sizes.N[-1] * spec.gamma**2 * flat @ flat.T, rtol=1e-11, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("case", DATA)

@@ -118,7 +118,7 @@ def test_agrees_with_the_equations_row_by_row(case):
         expected = naive(numbers, *map(np.asarray, impulse_response(training, STEPS)))
     found = solved(numbers, eta, beta=training.momentum, decay=training.weight_decay)
     shared = {name for name in expected if not name.startswith("R_")}
-    assert shared | {"alignment", "reached", "basis", "edge"} == found.keys()
+    assert shared | {"alignment", "kernel", "reached", "basis", "edge"} == found.keys()
     for name in sorted(shared):
         # About 10² parts of 10⁻¹³ may be dropped, each amplified by training at most about tenfold.
         scale = np.abs(expected[name]).max()

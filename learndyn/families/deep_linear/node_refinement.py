@@ -17,7 +17,7 @@ from learndyn.core.record import Record
 from learndyn.errors import NotConverged
 from learndyn.families.deep_linear.equations import feedforward, infinite_depth, layer_time_sweeps
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
-from learndyn.families.deep_linear.observables import INFINITE_TABLE
+from learndyn.families.deep_linear.observables import INFINITE_TABLE, LAYERED
 from learndyn.families.deep_linear.row_observables import RowObservables
 from learndyn.families.deep_linear.row_recursion import advance_rows
 from learndyn.memory import require_memory
@@ -45,8 +45,6 @@ initial value by then. This is a judgement, not a proof: a loss may rise that fa
 that we saw were resolved."""
 OVERSHOOT = 20.0
 """At an η λ 𝒦 above this, with 𝒦 the initial kernel, no number of nodes may resolve even the first step."""
-LAYERED = ("C_h", "C_g", "R_hr", "R_gu")
-"""Observables with an axis for the layers."""
 
 
 class NodeSolution(NamedTuple):

@@ -58,6 +58,8 @@ RESPONSES: Table = (
     Quantity("R_gu", ("layer", *TWO), "responses R_gu of g to u"),
 )
 TABLE: Table = LOSSES + DECOMPOSITION + MODES + OVERLAPS + CORRELATIONS + RESPONSES
+LAYERED = tuple(quantity.name for quantity in TABLE if "layer" in quantity.axes)
+"""Observables with an axis for the layers."""
 INFINITE_TABLE: Table = tuple(
     quantity._replace(axes=tuple("tau" if axis == "layer" else axis for axis in quantity.axes))
     for quantity in TABLE

@@ -28,6 +28,7 @@ from learndyn.families.deep_linear.observables import (
     axis_labels,
     common_evidence,
 )
+from learndyn.families.deep_linear.panel_depths import AMPLIFIED, solve_infinite_depth
 from learndyn.families.deep_linear.panel_observables import solve_in_panels
 from learndyn.families.deep_linear.panel_training import MOST_EDGES
 from learndyn.families.deep_linear.row_recursion import SHORT_WORK, RowRecursion, work
@@ -43,6 +44,10 @@ ROWS_WORK = 1.5e9
 MANY_STEPS, MOST_STEPS, FEW_JUMPS = 5000, 50_000, 50
 """Beyond so many steps panels are used: the first number if few steps are recorded, because panels are more accurate at
 their ends than between; and unless the learning rate jumps often, because every jump ends a panel."""
+DEEP_STEPS = 1000
+"""The same for infinite depth, where rows are dear, if few steps are recorded."""
+SMALLEST_TOLERANCE = 1e-9
+"""The smallest tolerance of panels."""
 FEWER_BINS = 4
 """The accuracy of a grouped spectrum is measured against a solution with fewer bins by this factor."""
 RUNAWAY = 10.0
@@ -237,23 +242,21 @@ class Panels(DeepLinearMethod):
       Default: 1e-5.
 
     For a dataset or the population, without momentum. Responses are left out. The first 40 steps of gradient descent
-    are carried out one by one; training must not be at the edge of stability by then.
+    are carried out one by one; training must not be at the edge of stability by then. Infinite depth is extrapolated
+    from finite depths, which costs some hundred times as much; of the layers, the first and the last are given.
     """
 
-    tolerance: float = field(number(minimum=1e-9, maximum=1e-2), default=1e-5)
+    tolerance: float = field(number(minimum=SMALLEST_TOLERANCE, maximum=1e-2), default=1e-5)
 
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether the problem can be solved in panels."""
-        return (
-            not isinstance(problem.data, Stream)
-            and not problem.training.momentum
-            and math.isfinite(problem.network.depth)
-        )
+        return not isinstance(problem.data, Stream) and not problem.training.momentum
 
     def check(self, problem: Problem) -> None:
         if not self.suits(problem):
-            allowed = "is for finite depth, a dataset or the population, without momentum; use Rows or Innovation"
+            other = "LayerNodes" if math.isinf(problem.network.depth) else "Rows or Innovation"
+            allowed = f"is for a dataset or the population, without momentum; use {other}"
             raise ProblemError("method", "Panels", allowed)
 
     def way(self, problem: Problem) -> Way:
@@ -263,7 +266,26 @@ class Panels(DeepLinearMethod):
     def solve_limit(
         self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
     ) -> Curves:
-        solution = solve_in_panels(numbers, problem.training, record.at, self.tolerance, report)
+        if math.isfinite(problem.network.depth):
+            return self._solve_depth(problem, numbers, record, self.tolerance, report)
+        tolerance = max(self.tolerance / AMPLIFIED, SMALLEST_TOLERANCE)
+
+        def solve_depth(deep: LimitNumbers, report: Report) -> Curves:
+            return self._solve_depth(problem, deep, record, tolerance, report)
+
+        beta0 = problem.network.skip.beta0
+        return solve_infinite_depth(solve_depth, numbers, beta0, self.tolerance, report)
+
+    def _solve_depth(
+        self,
+        problem: Problem,
+        numbers: LimitNumbers,
+        record: Record,
+        tolerance: float,
+        report: Report,
+    ) -> Curves:
+        """The limit at a finite depth."""
+        solution = solve_in_panels(numbers, problem.training, record.at, tolerance, report)
         evidence = common_evidence(problem, "panels", numbers, None) | {
             "nodes": solution.nodes,
             "accuracy": solution.accuracy,
@@ -284,6 +306,9 @@ class LayerNodes(DeepLinearMethod):
         if not math.isinf(problem.network.depth):
             allowed = "must be Rows or Innovation: LayerNodes is for an infinitely deep network"
             raise ProblemError("method", "LayerNodes", allowed)
+        if problem.training.time is not None:
+            allowed = "must be Panels for gradient flow; or give training steps instead of a time"
+            raise ProblemError("method", "LayerNodes", allowed)
 
     def solve_limit(
         self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
@@ -293,24 +318,25 @@ class LayerNodes(DeepLinearMethod):
         evidence = (
             common_evidence(problem, "rows", numbers, evidence["edge_of_stability"]) | evidence
         )
-        return Curves(
-            INFINITE_TABLE, record, arrays, count, labels={"tau": LAYER_TIMES}, evidence=evidence
-        )
+        labels = axis_labels(numbers) | {"tau": LAYER_TIMES}
+        return Curves(INFINITE_TABLE, record, arrays, count, labels=labels, evidence=evidence)
 
 
 def automatic(problem: Problem, record: Record) -> Method:
     """The method that is used unless the user names one.
 
-    `LayerNodes` at infinite depth; `Panels` for gradient flow and very many steps; `Rows` if it takes seconds, or if
-    the innovation basis is poor; else `Innovation`.
+    `Panels` for gradient flow and very many steps; else `LayerNodes` at infinite depth, `Rows` if it takes seconds, or
+    if the innovation basis is poor, or `Innovation`.
     """
-    if math.isinf(problem.network.depth):
-        return LayerNodes()
+    infinite = math.isinf(problem.network.depth)
     numbers = limit_numbers(problem, Rows().bins)
-    many = record.last > (MANY_STEPS if len(record) <= MOST_EDGES else MOST_STEPS)
+    enough = DEEP_STEPS if infinite else MANY_STEPS
+    many = record.last > (enough if len(record) <= MOST_EDGES else MOST_STEPS)
     many = many and len(problem.training.breakpoints(record.last)) < FEW_JUMPS
     if record.axis == "time" or (many and Panels.suits(problem)):
         return Panels()
+    if infinite:
+        return LayerNodes()
     lazy = numbers.centered and numbers.gamma < SMALL_RICHNESS
     quick = work(numbers, int(record.last)) <= ROWS_WORK
     # With fresh noise at every step the innovation basis cannot be compressed, and skip connections join all layers in

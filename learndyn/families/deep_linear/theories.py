@@ -58,10 +58,7 @@ class _Feedforward(Theory):
             raise ProblemError("network, data", "traced", allowed)
         flow = problem.training.time
         if flow is not None and not solve.Panels.suits(problem):
-            allowed = (
-                "give steps instead: gradient flow is solved at finite depth, for a dataset or the population, without "
-                "momentum"
-            )
+            allowed = "give steps instead: gradient flow is solved for a dataset or the population, without momentum"
             raise ProblemError("training.time", flow, allowed)
         if type(data) not in _AMOUNTS:
             return

@@ -201,7 +201,9 @@ def followed_root(a, lam, examples):
     return q
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(12, marks=pytest.mark.slow), 30])
+@pytest.mark.parametrize(
+    "examples", [8, *(pytest.param(x, marks=pytest.mark.slow) for x in (12, 30))]
+)
 def test_lazy_flow_with_a_power_law_is_linear_regression(examples):
     """To t = 1e6, with fewer examples than modes, as many, and more; γ_0 = 1e-4 adds terms of order γ_0²."""
     times = np.concatenate([[0.0], np.geomspace(0.1, 1e6, 15)])
@@ -285,6 +287,51 @@ def test_a_million_steps_end_where_flow_ends():
     np.testing.assert_allclose(found["test_loss"][-1], 0.25 * 1.2 / 0.2, rtol=1e-7)
 
 
+INFINITE = {"depth": np.inf, "skip": ld.ScaledSkip(1.0), "width": 0.8}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [POPULATION, pytest.param(DATASET_OF_TESTS, marks=pytest.mark.slow)],
+    ids=["population", "dataset"],
+)
+def test_infinite_depth_is_within_the_stated_accuracy_of_its_rows(data):
+    """Every observable; of the layers, τ = 0 and 1."""
+    asked = problem(data, 60, rate=0.02, **INFINITE)
+    saved = [0, 10, 60]
+    panels, rows = (
+        ld.solve(asked, method, save_at=saved)
+        for method in (ld.Panels(tolerance=1e-3), ld.LayerNodes())
+    )
+    for name in panels.observables:
+        expected = rows[name].sel(tau=[0.0, 1.0]) if "tau" in rows[name].dims else rows[name]
+        error = float(np.max(np.abs(panels[name].values - expected.values)))
+        allowed = panels.evidence["accuracy"][name] + rows.evidence["accuracy"][name]
+        assert error <= allowed, (name, error, allowed)
+    loss = panels.evidence["accuracy"]["test_loss"]
+    assert loss < 2e-3 * float(panels["test_loss"].max())
+
+
+def test_infinitely_deep_lazy_flow_decays_with_its_kernel():
+    """Population, γ_0 → 0, infinitely wide: exp(−2𝒦t) with 𝒦 = (2 + β_0²) exp(β_0²), to an accuracy of 1e-4."""
+    network = {"depth": np.inf, "skip": ld.ScaledSkip(0.7), "width": np.inf, "richness": 1e-4}
+    asked = problem(POPULATION, time=2.0, rate=0.5, centered=True, **network)
+    times = np.array([0.0, 0.3, 1.0, 2.0])
+    found = ld.solve(asked, ld.Panels(tolerance=1e-4), save_at=times)
+    kernel = (2 + 0.49) * np.exp(0.49)
+    error = np.abs(found["test_loss"].values - np.exp(-kernel * times))
+    assert np.max(error) <= found.evidence["accuracy"]["test_loss"] + 1e-7
+    np.testing.assert_allclose(found["kernel"][:, 0, 0], kernel, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_infinitely_deep_flow_ends_at_the_least_squares_solution():
+    found = ld.solve(
+        problem(time=1e4, rate=1.0, **INFINITE), ld.Panels(tolerance=1e-3), save_at=[0, 1e4]
+    )
+    np.testing.assert_allclose(found["test_loss"][-1], 0.25 * 1.2 / 0.2, rtol=1e-3)
+
+
 def test_divergence_ends_the_curve():
     found = ld.solve(problem(steps=300, rate=1.0), ld.Panels())
     rows = ld.solve(problem(steps=300, rate=1.0), ld.Rows())
@@ -303,8 +350,7 @@ def test_what_panels_are_not_for_is_refused():
         ld.solve(problem(steps=50, momentum=0.5), ld.Panels())
     with pytest.raises(ld.ProblemError, match="Panels for gradient flow"):
         ld.solve(problem(time=5.0), ld.Rows())
-    for network in ({"depth": np.inf, "skip": ld.ScaledSkip(1.0)},):
-        with pytest.raises(ld.ProblemError, match=r"training\.time"):
-            problem(time=5.0, **network)
+    with pytest.raises(ld.ProblemError, match="Panels for gradient flow"):
+        ld.solve(problem(time=5.0, **INFINITE), ld.LayerNodes())
     with pytest.raises(ld.ProblemError, match=r"training\.time"):
         problem(ld.Stream(ld.LinearMap(), batch_ratio=1.0), time=5.0)

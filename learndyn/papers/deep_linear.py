@@ -15,13 +15,13 @@ from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
 from learndyn.families.deep_linear.network import DeepLinear
-from learndyn.families.deep_linear.solve import Innovation
+from learndyn.families.deep_linear.solve import Innovation, Panels
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.papers.captions.deep_linear import FACTS
 from learndyn.papers.registry import register_figures
 from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR
 from learndyn.problem.problem import Problem
-from learndyn.problem.spectra import PowerLaw
+from learndyn.problem.spectra import PowerLaw, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream, Supply
 from learndyn.problem.tasks import LinearMap
 from learndyn.problem.training import GradientDescent
@@ -108,8 +108,8 @@ def _draw_curves(
 def _draw_power(
     axes: Axes, theory: Solution, exponent: float, start: float, shift: float, **look: Any
 ) -> None:
-    """Draw a guide line t^−exponent from step `start` on, at `shift` times the theory's loss there."""
-    times, losses = theory["step"].values.astype(float), theory["test_loss"].values
+    """Draw a guide line t^−exponent from `start` on, at `shift` times the theory's loss there."""
+    times, losses = theory[theory.axis].values.astype(float), theory["test_loss"].values
     first = int(np.searchsorted(times, start))
     line = shift * losses[first] * (times[first:] / times[first]) ** -exponent
     axes.plot(times[first:], line, **(GUIDE | look))
@@ -373,54 +373,76 @@ def figure_7(
 
 def figure_8(
     report: Report,
-    modes: int = 1_000_000,
-    steps: int = 10_000,
-    width: int = 1024,
+    ranks: float = 1e14,
+    end: float = 1e6,
+    inputs: int = 2000,
+    width: int = 512,
     seeds: int = 2,
 ) -> Figure:
-    """Hard tasks in the limit of infinite width and batch: the loss and its local exponent."""
-    rates, sources = {1: 0.02, 2: 0.004, 4: 0.001}, (0.4, 0.55, 0.7)
-    figure, panels = _panels(2, len(rates), sharex=True, sharey="row")
-    curves = []
-    for axes, (L, rate) in zip(panels[0], rates.items(), strict=True):
+    """Hard tasks in the limit of infinite width: gradient flow over six decades, the loss and its local exponent."""
+    depths, sources = (1, 2, 4), (0.4, 0.55, 0.7)
+    figure, panels = _panels(2, len(depths), sharex=True, sharey="row")
+    times = np.concatenate([[0.0], np.geomspace(1e-2, end, 33)])
+    early = np.concatenate([[0.0], np.geomspace(1e-2, min(end, 10.0), 8)])
+    done = 0
+    for (top, bottom), L in zip(panels.T, depths, strict=True):
         for beta, colour in zip(sources, COLOURS, strict=False):
-            data = Population(LinearMap(PowerLaw(1.5, beta, modes)))
-            problem = _problem(DeepLinear(L, math.inf, 3.0, centered=True), data, rate, steps)
-            curves.append(Curve(axes, problem, colour, f"β = {beta:g}", method=LONG_RUN))
-    theories = iter(_draw_curves(curves, 0, lambda done: report(0.5 * done), log=True))
-    inputs = min(modes, 5000)
-    for done, (axes, (L, rate)) in enumerate(zip(panels[0], rates.items(), strict=True), 1):
+            data = Population(LinearMap(_long_power_law(beta, ranks)))
+            network = DeepLinear(L, math.inf, 3.0, centered=True)
+            problem = Problem(network, data, GradientDescent(1.0, time=end))
+            theory = solve(problem, Panels(tolerance=1e-4, bins=200), save_at=times)
+            _draw_theory(top, times[1:], theory["test_loss"][1:], colour, f"β = {beta:g}")
+            _draw_exponents(top, bottom, theory, beta, L, colour)
+            done += 1
+            report(done / (len(depths) * (len(sources) + 1)))
         data = Population(LinearMap(PowerLaw(1.5, sources[1], inputs)))
-        problem = _problem(DeepLinear(L, width, 3.0, centered=True), data, rate, min(steps, 300))
-        runs = simulate(problem, inputs, seeds, save_at=_steps(min(steps, 300), 8, log=True))
-        _draw_runs(axes, runs["step"], runs["test_loss"].values, COLOURS[1])
-        report(0.5 + 0.5 * done / len(rates))
-    panels[0, 0].plot([], [], "o", color=COLOURS[1], ms=4, label=f"networks, N = {width}")
-    for (top, bottom), L in zip(panels.T, rates, strict=True):
-        for beta, colour in zip(sources, COLOURS, strict=False):
-            _draw_exponents(top, bottom, next(theories), beta, L, colour)
+        network = DeepLinear(L, width, 3.0, centered=True)
+        problem = Problem(network, data, GradientDescent(1.0, time=float(early[-1])))
+        runs = simulate(problem, inputs, seeds, save_at=early)
+        _draw_runs(top, early[1:], runs["test_loss"].values[:, 1:], COLOURS[1])
+        done += 1
+        report(done / (len(depths) * (len(sources) + 1)))
         for ls, words in (("--", "2β/(1+β) (paper)"), (":", "(L+1)β/(1+Lβ)")):
             bottom.plot([], [], color="0.4", ls=ls, label=words)
-        corner = {"loc": "lower right"}
-        _finish(top, f"L = {L}, η = {rates[L]:g}", xscale="log")
-        axis = {"xscale": "log", "yscale": "linear", "xlabel": "training step t"}
-        _finish(bottom, "", None, corner, ylim=(0.3, 1.2), **axis)
+        if L == 1:
+            top.plot([], [], "o", color=COLOURS[1], ms=4, label=f"networks, N = {width}")
+        _finish(top, f"L = {L}", xscale="log")
+        axis = {"xscale": "log", "yscale": "linear", "xlabel": "training time t (gradient flow)"}
+        _finish(bottom, "", None, {"loc": "lower right"}, ylim=(0.3, 1.1), **axis)
     panels[0, 0].set_ylabel(TEST_LOSS)
     panels[1, 0].set_ylabel("local exponent\n−d log(loss)/d log t")
     return figure
+
+
+def _long_power_law(beta: float, ranks: float, capacity: float = 1.5) -> Spectrum:
+    """λ_k = k^−capacity and w*_k² λ_k = k^(−capacity β − 1) up to very many ranks k, in groups from the tenth on.
+
+    With infinite width and on the population only sums of w*² λ over neighbouring modes count, so that a group may be
+    one mode with their sum and their mean eigenvalue.
+    """
+    k, s = np.arange(1.0, 11.0), capacity * beta
+    edges = np.geomspace(10.5, ranks, math.ceil(8 * math.log10(ranks / 10.5)) + 1)
+    left, right = edges[:-1], edges[1:]
+    power = (left**-s - right**-s) / s
+    eigenvalues = (left ** (-s - capacity) - right ** (-s - capacity)) / (s + capacity) / power
+    eigenvalues = np.concatenate([k**-capacity, eigenvalues])
+    power = np.concatenate([k ** (-s - 1), power])
+    return Spectrum(eigenvalues, np.sqrt(power / eigenvalues))
 
 
 def _draw_exponents(
     top: Axes, bottom: Axes, theory: Solution, beta: float, L: int, colour: str
 ) -> None:
     """Draw the local exponent of a curve, and the two predicted ones as lines and as slopes."""
-    times, losses = theory["step"].values, theory["test_loss"].values
-    bottom.plot(times, -np.gradient(np.log(losses), np.log(times)), color=colour, lw=1.4)
+    from learndyn.analyses.exponents import local_exponent
+
+    exponents = local_exponent(theory["test_loss"], window=0.6)["exponent"]
+    bottom.plot(exponents["time"], exponents, color=colour, lw=1.4)
     predicted = {"--": 2 * beta / (1 + beta), ":": (L + 1) * beta / (1 + L * beta)}
     for ls, exponent in predicted.items():
         look = {"color": colour, "ls": ls, "lw": 1.0}
         bottom.axhline(exponent, **look)
-        _draw_power(top, theory, exponent, times[-1] / 30, 1.5, **look)
+        _draw_power(top, theory, exponent, float(theory["time"][-1]) / 300, 1.5, **look)
 
 
 register_figures(

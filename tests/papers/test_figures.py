@@ -113,7 +113,13 @@ TINY = {
         deep_linear.figure_6, {"modes": 20, "seeds": 2, "steps": 24}, BORDELON, 2, **GRID
     ),
     "deep-linear-7": Tiny(deep_linear.figure_7, {"steps": 5, "count": 2}, BORDELON, 2, **GRID),
-    "deep-linear-8": Tiny(deep_linear.figure_8, {"modes": 200, "steps": 60}, BORDELON, 2, **GRID),
+    "deep-linear-8": Tiny(
+        deep_linear.figure_8,
+        {"ranks": 1e4, "end": 100.0, "inputs": 40, "width": 20},
+        BORDELON,
+        2,
+        **GRID,
+    ),
     "wide-1": Tiny(
         wide.figure_1,
         FEW | {"seeds": 2, "widths": (10, 20), "repeats": 2, "samples": 16, "batches": 2},

@@ -469,7 +469,13 @@ class DeepLinearFlow(DeepLinearNetworks):
             return rate * network.flat_forces(network.fields(examples))
 
         flow = solve_ivp(
-            derivative, (start, stop), network.flat_weights(), "DOP853", rtol=FLOW, atol=FLOW
+            derivative,
+            (start, stop),
+            network.flat_weights(),
+            "DOP853",
+            t_eval=[stop],  # Otherwise it keeps the weights of all its steps.
+            rtol=FLOW,
+            atol=FLOW,
         )
         if not flow.success or not np.all(np.isfinite(flow.y[:, -1])):
             raise Diverged

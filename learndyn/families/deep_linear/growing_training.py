@@ -12,10 +12,10 @@ from learndyn.families.deep_linear.limit_numbers import DATASET, POPULATION, RUL
 from learndyn.families.deep_linear.observables import (
     alignment,
     common_evidence,
-    edge_of_stability,
     layer_labels,
 )
 from learndyn.numerics.gram import gram, stacked
+from learndyn.numerics.stability import edge_of_stability
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import PerStepRule
 

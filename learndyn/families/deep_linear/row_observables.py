@@ -22,8 +22,8 @@ from learndyn.families.deep_linear.observables import (
     DECOMPOSITION,
     RESPONSES,
     alignment,
-    edge_of_stability,
 )
+from learndyn.numerics.stability import edge_of_stability
 
 
 class RowObservables:

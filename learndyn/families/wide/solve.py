@@ -13,6 +13,8 @@ from scipy.special import stdtrit
 from learndyn.core.batches import pseudovalues
 from learndyn.core.curves import Curves, of_batches
 from learndyn.core.method import Method, Way
+from learndyn.core.panel_control import solve_in_panels
+from learndyn.core.panels import Course
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.errors import NoTheory, ProblemError
@@ -46,6 +48,7 @@ from learndyn.families.wide.gradient_flow import (
 )
 from learndyn.families.wide.kernel_observables import is_linear, of_linear_units, with_summaries
 from learndyn.families.wide.observables import TABLE, losses
+from learndyn.families.wide.panel_training import LinearPanelTraining, read
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
 from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
@@ -263,6 +266,55 @@ class LinearInnovation(WideMethod):
         return Curves(
             TABLE, record, arrays, len(saved), labels=layers_of(setting), evidence=evidence
         )
+
+
+class LinearPanels(WideMethod):
+    """Linear networks to very long times: gradient flow, and descent of millions of steps, on a few hundred nodes.
+
+    - `tolerance`: the relative accuracy of losses; one that vanishes counts as a thousandth of its start at least.
+      Default: 1e-5.
+
+    Without momentum or Langevin noise. Responses are left out. The first 40 steps of gradient descent are carried out
+    one by one; training must not be at the edge of stability by then.
+    """
+
+    libraries = ("numba",)
+
+    tolerance: float = field(number(minimum=1e-9, maximum=1e-2), default=1e-5)
+
+    @staticmethod
+    def suits(problem: Problem) -> bool:
+        """Whether the problem can be solved in panels."""
+        training = problem.training
+        return is_linear(problem.network.activation) and not (training.momentum or training.noise)
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        _need_plain(self, problem)
+        if problem.training.time is not None:
+            refuse_in_flow(problem.training)
+        if not self.suits(problem):
+            allowed = "is for linear activations, without momentum or noise; use LinearRows or SampledLayers"
+            raise ProblemError("method", "LinearPanels", allowed)
+        setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
+        solution = solve_in_panels(
+            lambda: LinearPanelTraining(setting, float(problem.training.weight_decay)),
+            functools.partial(read, test_targets=problem.data.test_targets),
+            Course(problem.training, record.at),
+            record.at,
+            self.tolerance,
+            report,
+        )
+        evidence = {
+            "solver": "panels, linear units",
+            "nodes": solution.nodes,
+            "accuracy": solution.accuracy,
+        }
+        arrays = solution.arrays
+        reached, labels = len(arrays["train_loss"]), layers_of(setting)
+        return Curves(TABLE, record, arrays, reached, labels=labels, evidence=evidence)
+
+    def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
+        return self.solve(problem, record, 0, report)
 
 
 class SampledLayers(SampledMethod):

@@ -47,6 +47,7 @@ from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import (
     GradientIndependence,
     LinearInnovation,
+    LinearPanels,
     LinearRows,
     Perturbative,
     SampledLayers,
@@ -117,6 +118,7 @@ __all__ = [
     "LearndynError",
     "Linear",
     "LinearInnovation",
+    "LinearPanels",
     "LinearMap",
     "LinearRows",
     "NeuralODE",

@@ -19,6 +19,8 @@ EXPONENT = 1 / 6
 GROWTH, REJECTED, SHORTEST = 2.0, 2.0, 1e-12
 """The largest factor from one panel to the next; the error, in tolerances, above which a panel is rejected; and the
 shortest panel relative to the time."""
+MOST_UNSOLVED, MOST_NODES = 40, 1000
+"""How many panels without a solution, and how many nodes there may be; with more, no panels would be long enough."""
 FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
 """The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
 AT_ENDS, BETWEEN = 8.0, 2.0
@@ -30,6 +32,7 @@ times smaller still at the ends; between nodes an eighth of the difference was t
 def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
     """The limit to the end of the course, in panels whose local error is about `tolerance`."""
     length = _explicit_steps(limit, course) if course.steps else _first_length(limit, course)
+    unsolved = 0
     while limit.end < course.end and not limit.diverged:
         length = course.allowed(limit.end, length)
         if course.steps and length < course.shortest():
@@ -37,6 +40,12 @@ def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
             length = course.shortest()
             continue
         error = _attempt(limit, course, length)
+        unsolved += error is None
+        if unsolved > MOST_UNSOLVED or len(limit.times) > MOST_NODES:
+            raise NotConverged(
+                f"panels reach time {limit.end:.4g} of {course.end:.4g} with {len(limit.times)} nodes, and {unsolved} of "
+                "them had no solution and were split; use a shorter training, or rows"
+            )
         if error is None or error > REJECTED * tolerance:
             factor = 0.5 if error is None else max(0.2, 0.8 * (tolerance / error) ** EXPONENT)
             if error is not None:
@@ -49,6 +58,8 @@ def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
             _check_length(limit, length)
             length = max(length * min(factor, 0.7), course.shortest())
             continue
+        if course.steps:
+            _check_stability(limit, course)
         report(limit.end)
         length *= min(GROWTH, 0.9 * (tolerance / max(error, 1e-300)) ** EXPONENT)
     return limit
@@ -65,11 +76,22 @@ def _explicit_steps(limit: PanelledLimit, course: Course) -> float:
             return 0.0
     edge = limit.edge_of_stability()
     if edge is not None:
-        raise NotConverged(
-            f"training is at the edge of stability from step {edge}: its gradients change sign at every step, which "
-            "panels cannot follow; use rows, the innovation basis or a smaller learning rate"
-        )
+        raise NotConverged(_at_the_edge(edge))
     return course.shortest()
+
+
+def _check_stability(limit: PanelledLimit, course: Course) -> None:
+    """Refuse a learning rate η for which a mode that is learnt at the rate λ has come to oscillate: ηλ > 2."""
+    step = round(limit.end)
+    if course.rate_of_step(max(step - 1, 0)) * (limit.sharpness() + limit.decay) > 2:
+        raise NotConverged(_at_the_edge(step))
+
+
+def _at_the_edge(step: int) -> str:
+    return (
+        f"training is at the edge of stability by step {step}: its gradients change sign at every step, which panels "
+        "cannot follow; use rows, the innovation basis or a smaller learning rate"
+    )
 
 
 def _first_length(limit: PanelledLimit, course: Course) -> float:

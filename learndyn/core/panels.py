@@ -82,6 +82,10 @@ class PanelledLimit(abc.ABC):
     def edge_of_stability(self) -> int | None:
         """The first step of descent at which training oscillates for ever, or None."""
 
+    def sharpness(self) -> float:
+        """The fastest rate of the flow at the last node, for a learning rate of one; 0 if it is not known."""
+        return 0.0
+
     @property
     @abc.abstractmethod
     def speed(self) -> float:

@@ -16,7 +16,7 @@ def fixed_point(
     tolerance: float = 1e-13,
     rounding: float = 1e-8,
     most: int = 60,
-    patience: int = 4,
+    patience: int = 2,
 ) -> int:
     """Iterate until nothing changes; the number of calls of `image_of`, or 0 if they do not converge.
 

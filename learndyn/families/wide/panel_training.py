@@ -42,9 +42,8 @@ class LinearPanelTraining(PanelledLimit):
         return np.array([self.loss(), *sizes, *self.rows.f[-1].ravel()])
 
     def scales(self, summary: Float[np.ndarray, " numbers"]) -> Float[np.ndarray, " numbers"]:
-        """A loss that vanishes counts relative to its start, and outputs relative to the largest target."""
-        scales = np.abs(summary)
-        scales[0] += 1e-3 * self.start[0]
+        """What vanishes counts relative to its start, and outputs count relative to the largest target."""
+        scales = np.abs(summary) + 1e-3 * np.abs(self.start)
         outputs = 1 + self.setting.depth
         scales[outputs:] = np.max(np.abs(np.append(self.setting.loss.targets, summary[outputs:])))
         return np.maximum(scales, 1e-300)
@@ -56,6 +55,9 @@ class LinearPanelTraining(PanelledLimit):
             np.sum(E * pushed, axis=(1, 2)), np.sum(E[1:] * pushed[:-1], axis=(1, 2))
         )
 
+    def sharpness(self) -> float:
+        return self.rows.sharpness()
+
     def forget(self, nodes: int) -> None:
         self.rows.nodes = nodes
         self.rows.E, self.rows.f = self.rows.E[:nodes], self.rows.f[:nodes]
@@ -64,7 +66,10 @@ class LinearPanelTraining(PanelledLimit):
         return self.rows.solve_panel(kappa, self.d, self._guess(kappa, end, rule))
 
     def _guess(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> Rows:
-        """E and H extrapolated from ends of panels; A as in the last row, and ℓγ_0 κ K E within the panel."""
+        """E and H extrapolated from ends of panels; A as in the last row, and ℓγ_0 κ K E within the panel.
+
+        Weights that decay forget the past: then A is that of the last panel, moved along the diagonal.
+        """
         setting, ends, s = self.setting, np.array(self.last_ends()), len(rule.nodes)
         P, C, n = setting.trained, setting.outputs, self.rows.nodes
         weights = np.atleast_2d(self.extrapolation(end, rule))
@@ -73,13 +78,15 @@ class LinearPanelTraining(PanelledLimit):
         leading = kappa[:, None, n:, None] * np.einsum("pq,jqc->pjc", self.K, E)
         guess: Rows = []
         for ell, layer in enumerate(self.rows.layers[:-1], 1):
-            last = layer.A[(n - 1) * P : n * P, : n * C]
-            own = (ell * setting.gamma * leading).reshape(s * P, s * C)
+            if self.decay and n > s:
+                last = layer.A[(n - s) * P : n * P, : n * C]
+                A = np.hstack([last[:, : s * C], last])
+            else:
+                last = layer.A[(n - 1) * P : n * P, : n * C]
+                own = (ell * setting.gamma * leading).reshape(s * P, s * C)
+                A = np.hstack([np.tile(last, (s, 1)), own])
             H = layer.H[rows, : n * P]
-            guess += [
-                np.hstack([np.tile(last, (s, 1)), own]),
-                np.hstack([W @ H, W @ H[:, rows] @ W.T]),
-            ]
+            guess += [A, np.hstack([W @ H, W @ H[:, rows] @ W.T])]
         return [*guess, E]
 
 

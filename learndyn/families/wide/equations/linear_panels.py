@@ -225,21 +225,34 @@ class LinearPanelRows:
 
     def _newton(self, nodes: Nodes, E: Float[np.ndarray, "s P C"]) -> Float[np.ndarray, "s P C"]:
         """δE."""
-        s, P, C = E.shape
-        f, loss = self.f[nodes.b :], self.setting.loss
-        slope = np.zeros((s, P, C, C))
+        kappa = self.kappa[:, nodes.b :][:, None, None, :, None, None]
+        gain = self._gain(nodes, kappa * self.tangent_kernel(nodes))
+        miss = np.stack([self.setting.loss.force(now) for now in self.f[nodes.b :]]) - E
+        return np.linalg.solve(np.eye(len(gain)) - gain, miss.ravel()).reshape(E.shape)
+
+    def _gain(self, nodes: Nodes, moved: Float[np.ndarray, "s P C s P C"]) -> np.ndarray:
+        """How E answers to E through outputs that it has `moved`, as a square matrix."""
+        f, loss, C = self.f[nodes.b : nodes.e], self.setting.loss, self.setting.outputs
+        slope = np.zeros((*f.shape, C))
         for c in range(C):
-            change = np.zeros((P, C))
+            change = np.zeros(f.shape[1:])
             change[:, c] = 1.0
             slope[..., c] = [loss.force_along(now, change) for now in f]
-        kernel = self.kappa[:, nodes.b :][:, None, None, :, None, None] * self.tangent_kernel(nodes)
-        gain = np.einsum("ipcd,ipdjqe->ipcjqe", slope, kernel).reshape(s * P * C, s * P * C)
-        miss = np.stack([loss.force(now) for now in f]) - E
-        return np.linalg.solve(np.eye(len(gain)) - gain, miss.ravel()).reshape(s, P, C)
+        return np.einsum("ipcd,ipdjqe->ipcjqe", slope, moved).reshape(f.size, f.size)
+
+    def sharpness(self) -> float:
+        """The largest eigenvalue of −E'(f) K at the last node: how fast the fastest mode is learnt at a rate of one."""
+        last = Nodes(self.nodes - 1, self.nodes)
+        return float(np.max(-np.linalg.eigvals(self._gain(last, self.tangent_kernel(last))).real))
 
     def tangent_kernel(self, nodes: Nodes) -> Float[np.ndarray, "s P C s P C"]:
         """K = Σ_ℓ G^{ℓ+1}∘(H^ℓ + bias) within the panel; the readout has no bias."""
-        setting, s, P, C = self.setting, nodes.e - nodes.b, self.setting.trained, self.setting.outputs
+        setting, s, P, C = (
+            self.setting,
+            nodes.e - nodes.b,
+            self.setting.trained,
+            self.setting.outputs,
+        )
 
         def blocks(matrix: np.ndarray, size: int) -> np.ndarray:
             return matrix[nodes.new(size), nodes.new(size)].reshape(s, size, s, size)

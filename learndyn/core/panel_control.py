@@ -43,8 +43,8 @@ def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
         unsolved += error is None
         if unsolved > MOST_UNSOLVED or len(limit.times) > MOST_NODES:
             raise NotConverged(
-                f"panels reach time {limit.end:.4g} of {course.end:.4g} with {len(limit.times)} nodes, and {unsolved} of "
-                "them had no solution and were split; use a shorter training, or rows"
+                f"panels reach time {limit.end:.4g} of {course.end:.4g} with {len(limit.times)} nodes, and {unsolved} "
+                "of them had no solution and were split; use a shorter training, or rows"
             )
         if error is None or error > REJECTED * tolerance:
             factor = 0.5 if error is None else max(0.2, 0.8 * (tolerance / error) ** EXPONENT)

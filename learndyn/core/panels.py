@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from learndyn.numerics.multistep import lagrange
 from learndyn.numerics.panels import PanelRule, radau, summed
 from learndyn.numerics.precision import float64
 from learndyn.problem.schedules import as_schedule
@@ -140,12 +141,7 @@ class PanelledLimit(abc.ABC):
         x, y = np.log(known + offset), np.log(nodes + offset)
         if len(known) == 1 or y[-1] - x[-1] > 2 * (x[-1] - x[0]):
             return np.ones((len(nodes), 1)) * (np.arange(len(known)) == len(known) - 1)
-        weights = np.ones((len(nodes), len(known)))
-        for i in range(len(known)):
-            for j in range(len(known)):
-                if i != j:
-                    weights[:, i] *= (y - x[j]) / (x[i] - x[j])
-        return weights
+        return lagrange(x, y)
 
     def interpolation(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k nodes"]:
         """The matrix from values at the nodes to values at `times`, by the polynomials of the panels."""

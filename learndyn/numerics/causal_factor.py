@@ -37,3 +37,9 @@ class CausalFactor:
             self._basis[k] = rest / row[k]
         self._filled += 1
         return row
+
+    def withdraw(self, count: int) -> None:
+        """Take the last rows away."""
+        self._filled -= count
+        self.L[self._filled :] = 0.0
+        self._basis[self._filled : self._filled + count] = 0.0

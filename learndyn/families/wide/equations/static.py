@@ -12,14 +12,15 @@ the last at a constant rate; with a schedule it is carried out step by step. a i
 exact to rounding for modes that have hardly begun and at any time.
 """
 
+import itertools
+
 import numpy as np
 from jaxtyping import Float
-from numpy.polynomial import legendre
 
 from learndyn.errors import NoTheory
 from learndyn.families.wide.problem_arrays import WideSetting
 from learndyn.numerics.precision import float64
-from learndyn.problem.schedules import Piecewise, Schedule, as_schedule
+from learndyn.problem.schedules import Piecewise, Schedule, as_schedule, integral
 from learndyn.problem.training import GradientDescent
 
 NULL = 1e-13
@@ -53,7 +54,7 @@ def static_outputs(
     lam, V = lam[known], V[:, known]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if training.time is not None:
-            exponents = -np.multiply.outer(s * _integral(training, at), lam)
+            exponents = -np.multiply.outer(s * integral(training.learning_rate, at), lam)
             learnt = -np.expm1(exponents)
         elif training.momentum and isinstance(training.learning_rate, Schedule):
             learnt = _stepped(training, s * lam, at)
@@ -86,7 +87,7 @@ def _logarithms(
         jumps = np.ceil(training.breakpoints(last))
         edges = np.unique(np.concatenate([[0, last], at, jumps])).astype(int)
     total, sums = np.zeros(len(rates), complex), {0: np.zeros(len(rates), complex)}
-    for first, end in zip(edges[:-1], edges[1:], strict=True):
+    for first, end in itertools.pairwise(edges):
         steps = np.array([first]) if isinstance(rate, Piecewise) else np.arange(first, end)
         with float64():
             eta = np.asarray(schedule(steps.astype(float)), float)
@@ -126,22 +127,3 @@ def _stepped(
             buffer = training.momentum * buffer + eta[t] * rates * (1 - learnt)
             learnt = learnt + buffer
     return np.stack(states)
-
-
-def _integral(training: GradientDescent, at: np.ndarray) -> Float[np.ndarray, " k"]:
-    """∫η dt up to the recorded times: Gauss's rule on panels that double, from every kink of the schedule on."""
-    rate = training.learning_rate
-    if not isinstance(rate, Schedule):
-        return rate * at
-    points, weights = legendre.leggauss(16)
-    kinks = [0.0, *training.breakpoints(float(at[-1]))]
-    edges = {float(t) for t in at}
-    for kink, end in zip(kinks, [*kinks[1:], float(at[-1])], strict=True):
-        lengths = (end - kink) * 0.5 ** np.arange(60)
-        edges |= {kink, *(kink + lengths).tolist()}
-    ordered = np.array(sorted(edges))
-    half, middle = np.diff(ordered) / 2, (ordered[1:] + ordered[:-1]) / 2
-    with float64():
-        eta = np.asarray(as_schedule(rate)(middle[:, None] + half[:, None] * points), float)
-    total = np.concatenate([[0.0], np.cumsum(half * (eta @ weights))])
-    return total[np.searchsorted(ordered, at)]

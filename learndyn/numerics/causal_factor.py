@@ -38,8 +38,8 @@ class CausalFactor:
         self._filled += 1
         return row
 
-    def withdraw(self, count: int) -> None:
-        """Take the last rows away."""
-        self._filled -= count
-        self.L[self._filled :] = 0.0
-        self._basis[self._filled : self._filled + count] = 0.0
+    def keep(self, count: int) -> None:
+        """Take all rows but the first `count` away."""
+        self.L[count : self._filled] = 0.0
+        self._basis[count : self._filled] = 0.0
+        self._filled = min(count, self._filled)

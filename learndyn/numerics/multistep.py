@@ -1,14 +1,13 @@
 """Implicit multistep integration with steps of any length, as weights: w(t_i) = d_i w(0) + Σ_{j≤i} κ_ij F(t_j).
 
 The rule is the backward differentiation formula through the last nodes, of `ORDER` where there are as many; the first
-step is the trapezoid. It is stable for steps of any length on flows with real rates (`ORDER` 2: on all stable ones).
-With a decay λ, dw/dt = F − λw.
+step is the trapezoid. It is stable for steps of any length on flows with real rates. With a decay λ, dw/dt = F − λw.
 """
 
 import numpy as np
 from jaxtyping import Float
 
-ORDER = 2
+ORDER = 3
 
 
 class Multistep:

@@ -1,6 +1,6 @@
 """Two-layer networks on a reused dataset in implicit steps, which may grow with time without bound.
 
-The equations are those of `equations` and `traced`, in time τ = ∫η dt, with the weights κ of an implicit multistep rule:
+The equations are those of `equations` and `traced`, in time τ = ∫η dt, with weights κ of an implicit multistep rule:
 
     w = d w(0) + κ F,  F = R_h w + R* w* + η,      R = (1 − κ R_h)^{-1} κ   (the response of w to a force, times dτ),
     h = u + (1/γ) R g,    G = M [1 + (1/γ) R G],   R_h = ⟨G⟩,
@@ -25,7 +25,7 @@ from learndyn.families.two_layer.reused.equations import ReusedSetting, labels
 from learndyn.families.two_layer.reused.traced import CHUNK, adjoint
 from learndyn.numerics.causal_factor import CausalFactor
 from learndyn.numerics.fixed_point import fixed_point
-from learndyn.numerics.multistep import Multistep
+from learndyn.numerics.multistep import ORDER, Multistep
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.problem.activations.values import with_curvature
 
@@ -38,15 +38,25 @@ NEWTON, NEWTON_STEPS = 1e-10, 60
 class ImplicitExamples:
     """Weights, samples and responses at the nodes so far: of w (nodes, K, coordinates), g (nodes, K, S) and so on.
 
+    - `room`: the largest number of nodes.
     - `speed`: the rate of the readout over that of the weights.
+    - `order`: that of the multistep rule.
     """
 
     def __init__(
-        self, setting: ReusedSetting, samples: int, seed: np.random.SeedSequence, room: int, speed: float
+        self,
+        setting: ReusedSetting,
+        samples: int,
+        seed: np.random.SeedSequence,
+        room: int,
+        speed: float,
+        order: int = ORDER,
     ):
         K, M = setting.hidden, setting.teachers
-        self.setting, self.samples, self.room, self.speed, self.count = setting, samples, room, speed, 0
-        self.rule = Multistep(room, setting.decay)
+        self.setting, self.samples, self.room = setting, samples, room
+        self.speed, self.count = speed, 0
+        self.rule = Multistep(room, setting.decay, order)
+        self.readout_rule = Multistep(room, speed * setting.decay, order)
         normals = QuasiNormals(samples, seed)
         self.w_star, w = setting.coordinates()
         first = normals.columns(0, M + K + 1).T
@@ -79,29 +89,37 @@ class ImplicitExamples:
 
     def add(self, time: float) -> int:
         """Solve one more node, at this τ; the number of passes, or 0 if they do not converge."""
-        t, K = self.count, self.setting.hidden
+        t = self.count
         if t:
             self.rule.add(time)
+            self.readout_rule.add(time)
         sizes = [_largest(x[:t]) for x in (self.R_h, self.R_star, self.L, self.v)]
         self._prepare(t)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             passes = fixed_point(
-                lambda x: self._pass(t, *x), self._guess(t), sizes, SETTLED, STALLED, most=40, patience=3
+                lambda x: self._pass(t, *x),
+                self._guess(t),
+                sizes,
+                SETTLED,
+                STALLED,
+                most=40,
+                patience=3,
             )
+        self.count += 1
         if passes:
             self._close(t)
-            self.count += 1
-        elif t:
-            self.rule.withdraw()
-        if not passes and self._factor._filled > t * K:
-            self._factor.withdraw(K)
+        else:
+            self.withdraw()
         return passes
 
     def withdraw(self) -> None:
         """Take the last node away."""
         self.count -= 1
-        self.rule.withdraw()
-        self._factor.withdraw(self.setting.hidden)
+        if self.count:
+            self.rule.withdraw()
+            self.readout_rule.withdraw()
+        self._factor.keep(self.count * self.setting.hidden)
+        self.h = self._last_h
         for x in (self.W, self.F, self.R, self.driven, self.R_h, self.kernel):
             x[self.count] = 0.0
 
@@ -119,6 +137,7 @@ class ImplicitExamples:
         """What a pass needs of the nodes before: d w(0) + Σ κF, Σ κ R_h R, and the readout likewise."""
         K, M = self.setting.hidden, self.setting.teachers
         kappa, d = self.rule.kappa[t, :t], self.rule.d[t]
+        self._last_h = self.h
         if t == 0:
             self.kappa_own, self.base, self.past = 0.0, self.W[0].copy(), np.zeros((K, 0, K))
             self.readout = self.v[0].copy()
@@ -127,7 +146,8 @@ class ImplicitExamples:
             self.base = d * self.W[0] + np.tensordot(kappa, self.F[:t], 1)
             self.past = np.tensordot(kappa, self.driven[:t, :, :t], 1)
             self.past += kappa[None, :, None] * np.eye(K)[:, None]
-            self.readout = d * self.v[0] + kappa @ self.push[:t]
+            rule = self.readout_rule
+            self.readout = rule.d[t] * self.v[0] + rule.kappa[t, :t] @ self.push[:t]
         need = M + K + (t + 1) * K
         if need > self._drawn:
             self._xi[self._drawn : need] = self._normals.columns(self._drawn + 1, need + 1).T
@@ -171,15 +191,17 @@ class ImplicitExamples:
         inverse = np.linalg.inv(np.eye(K) - np.einsum("ijs,jk->sik", tangent, kernel_own))
         self.M[t] = np.einsum("sij,jks->iks", inverse, tangent)
         self.G_star[t] = np.einsum("sij,jns->ins", inverse, direct)
-        if self._factor._filled > t * K:
-            self._factor.withdraw(K)
+        self._factor.keep(t * K)
         L = np.stack([self._factor.append(g).copy() for g in self.g[t]])[:, : (t + 1) * K]
         self.push[t] = self.speed * np.mean(Delta * phi, axis=1)
         new_v = v + self._readout_step(v, phi, slope, Delta, inverse, kernel_own)
         return [self._row(t), np.mean(self.G_star[t], axis=-1), L, new_v]
 
     def _solved(
-        self, c: Float[np.ndarray, "K S"], kernel: Float[np.ndarray, "K K"], v: Float[np.ndarray, " K"]
+        self,
+        c: Float[np.ndarray, "K S"],
+        kernel: Float[np.ndarray, "K K"],
+        v: Float[np.ndarray, " K"],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """h = c + kernel g(h) of every sample, with φ, φ' and φ'' there."""
         student = self.setting.pair.student
@@ -219,7 +241,8 @@ class ImplicitExamples:
         """Newton's step of v = readout + k⟨Δφ⟩, with samples that answer at fixed u; zero for a fixed readout."""
         if not self.setting.train_readout or not self.count:
             return np.zeros_like(v)
-        miss = self.readout + self.kappa_own * self.speed * np.mean(Delta * phi, axis=1) - v
+        own = self.speed * self.readout_rule.kappa[self.count, self.count]
+        miss = self.readout + own * np.mean(Delta * phi, axis=1) - v
         pull = v[:, None] * slope
         to_v = -pull[:, None] * phi[None]
         to_v[np.arange(len(v)), np.arange(len(v))] += slope * Delta
@@ -227,7 +250,7 @@ class ImplicitExamples:
         change = -phi - np.einsum("is,ils->ls", pull, moved)
         gain = np.einsum("ls,is->il", change, phi) / self.samples
         gain += np.einsum("is,ils->il", Delta * slope, moved) / self.samples
-        return np.linalg.solve(np.eye(len(v)) - self.kappa_own * self.speed * gain, miss)
+        return np.linalg.solve(np.eye(len(v)) - own * gain, miss)
 
     def _row(self, t: int) -> Float[np.ndarray, "K n K"]:
         """R_h(t, ·), the mean of the responses of all samples."""
@@ -237,8 +260,7 @@ class ImplicitExamples:
         for first in range(0, S, CHUNK):
             chunk = slice(first, min(first + CHUNK, S))
             adjoint(t, kernel, self.M[: t + 1, :, :, chunk], self._Y, total, largest[chunk])
-        square = (self.y - self.v[t] @ np.zeros_like(self.h)) ** 2 if False else largest
-        self.share[t] = np.max(square) / max(np.sum(square), 1e-300)
+        self.share[t] = np.max(largest) / max(np.sum(largest), 1e-300)
         return total.transpose(2, 0, 1) / S
 
     def _close(self, t: int) -> None:
@@ -256,7 +278,9 @@ class ImplicitExamples:
         self.driven[t, :, : t + 1] = through.reshape(K, t + 1, K)
 
 
-def _tangent(v: np.ndarray, pull: np.ndarray, curvature: np.ndarray, Delta: np.ndarray) -> np.ndarray:
+def _tangent(
+    v: np.ndarray, pull: np.ndarray, curvature: np.ndarray, Delta: np.ndarray
+) -> np.ndarray:
     """M = ∂g/∂h (K, K, S)."""
     M = -pull[:, None] * pull[None]
     M[np.arange(len(v)), np.arange(len(v))] += v[:, None] * curvature * Delta

@@ -39,6 +39,7 @@ from learndyn.families.two_layer.network import TwoLayer
 from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
 from learndyn.families.two_layer.online.solve import OrderParameterODE
 from learndyn.families.two_layer.reused.finite import FullBatch
+from learndyn.families.two_layer.reused.implicit_sampling import ImplicitSampling
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.wide.comparison import Approximations, approximations
 from learndyn.families.wide.finite import WideDescent
@@ -47,6 +48,7 @@ from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import (
     GradientIndependence,
     LinearInnovation,
+    LinearPanels,
     LinearRows,
     Perturbative,
     SampledLayers,
@@ -111,6 +113,7 @@ __all__ = [
     "FullBatch",
     "GradientDescent",
     "GradientIndependence",
+    "ImplicitSampling",
     "Innovation",
     "Interrupted",
     "LayerNodes",
@@ -118,6 +121,7 @@ __all__ = [
     "Linear",
     "LinearInnovation",
     "LinearMap",
+    "LinearPanels",
     "LinearRows",
     "NeuralODE",
     "NoTheory",

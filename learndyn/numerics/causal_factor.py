@@ -37,3 +37,9 @@ class CausalFactor:
             self._basis[k] = rest / row[k]
         self._filled += 1
         return row
+
+    def keep(self, count: int) -> None:
+        """Take all rows but the first `count` away."""
+        self.L[count : self._filled] = 0.0
+        self._basis[count : self._filled] = 0.0
+        self._filled = min(count, self._filled)

@@ -6,8 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.polynomial import legendre
 
 from learndyn.errors import ProblemError
+from learndyn.numerics.precision import float64
 from learndyn.problem.checks import array, number
 from learndyn.problem.kinds import part
 from learndyn.problem.part import Part, field, traced
@@ -146,3 +148,21 @@ def rate_or_schedule(value: Any, name: str) -> float | Schedule:
 def as_schedule(rate: float | Schedule) -> Schedule:
     """The schedule that a number or a schedule stands for."""
     return rate if isinstance(rate, Schedule) else Constant(rate)
+
+
+def integral(rate: float | Schedule, at: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """∫η dt up to increasing times: Gauss's rule on panels that double, from every kink of the schedule on."""
+    if not isinstance(rate, Schedule):
+        return rate * at
+    points, weights = legendre.leggauss(16)
+    end = float(at[-1])
+    kinks = [0.0, *sorted(t for t in set(map(float, rate.breakpoints())) if 0 < t < end)]
+    edges = {float(t) for t in at}
+    for kink, last in zip(kinks, [*kinks[1:], end], strict=True):
+        edges |= {kink, *(kink + (last - kink) * 0.5 ** np.arange(60)).tolist()}
+    ordered = np.array(sorted(edges))
+    half, middle = np.diff(ordered) / 2, (ordered[1:] + ordered[:-1]) / 2
+    with float64():
+        eta = np.asarray(rate(middle[:, None] + half[:, None] * points), float)
+    total = np.concatenate([[0.0], np.cumsum(half * (eta @ weights))])
+    return total[np.searchsorted(ordered, at)]

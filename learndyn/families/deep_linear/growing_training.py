@@ -13,11 +13,11 @@ from learndyn.families.deep_linear.observables import (
     alignment,
     axis_labels,
     common_evidence,
-    edge_of_stability,
     part_left,
     tangent_kernel,
 )
 from learndyn.numerics.gram import gram, stacked
+from learndyn.numerics.stability import edge_of_stability
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import PerStepRule
 

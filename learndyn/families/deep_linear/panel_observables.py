@@ -1,34 +1,17 @@
 """The observables of a training in panels, at any times: between nodes by the polynomial of the panel."""
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Float
 
-from learndyn.core.progressing import Report
-from learndyn.errors import NotConverged
-from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
+from learndyn.families.deep_linear.limit_numbers import DATASET
 from learndyn.families.deep_linear.observables import alignment, part_left, tangent_kernel
-from learndyn.families.deep_linear.panel_training import (
-    Course,
-    PanelTraining,
-    trained,
-    with_fewer_nodes,
-)
-from learndyn.problem.training import GradientDescent
-
-FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
-"""The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
-AT_ENDS, BETWEEN = 8.0, 2.0
-"""The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
-orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In all settings tried, true errors were two to fifty
-times smaller still at the ends; between nodes an eighth of the difference was too little once."""
+from learndyn.families.deep_linear.panel_training import PanelTraining
 
 
 def read(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.ndarray]:
     """Losses, their decomposition and all correlations at `times`."""
     numbers, Nc = state.numbers, state.numbers.outputs
-    E = interpolation(state, times)
+    E = state.interpolation(times)
     rows = slice(0, state.limit.rows)
     of_input = {
         name: getattr(state.limit.input, name)[rows, rows]
@@ -81,78 +64,3 @@ def _kernel(
         [layer.C_g[rows, rows].reshape(n, Nc, n, Nc)[same, :, same] for layer in state.limit.layers]
     )
     return np.einsum("kt,tcd->kcd", E, tangent_kernel(C_g, state.d, state.numbers))
-
-
-def interpolation(
-    state: PanelTraining, times: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, "k nodes"]:
-    """The matrix from values at the nodes to values at `times`."""
-    E = np.zeros((len(times), len(state.times)))
-    ends = np.array([panel.end for panel in state.panels])
-    for row, time in enumerate(times):
-        if time <= 0:
-            E[row, 0] = 1.0
-            continue
-        panel = state.panels[min(int(np.searchsorted(ends, time)), len(ends) - 1)]
-        part = (time - panel.start) / (panel.end - panel.start)
-        # The node before the first of a panel is the end of the panel before it.
-        E[row, panel.first - 1 : panel.last + 1] = panel.rule.interpolate(np.array([part]))[0]
-    return E
-
-
-class PanelSolution(NamedTuple):
-    """The observables at the times before training diverges, their accuracies, and the number of nodes."""
-
-    arrays: dict[str, np.ndarray]
-    accuracy: dict[str, float]
-    nodes: int
-
-
-def solve_in_panels(
-    numbers: LimitNumbers,
-    training: GradientDescent,
-    times: Float[np.ndarray, " k"],
-    tolerance: float,
-    report: Report,
-) -> PanelSolution:
-    """The observables at the `times`, with losses to a relative `tolerance`.
-
-    The accuracy is measured against a solution with a node less in each panel.
-    """
-    course, local = Course(training, times), FIRST_TOLERANCE * tolerance
-    reached, caution = [], AT_ENDS if course.records_are_ends else BETWEEN
-    for attempt in range(ATTEMPTS):
-        advance = _progress(report, course.end, attempt)
-        state = trained(numbers, float(training.weight_decay), course, local, advance)
-        present = times[times <= state.end]
-        arrays, coarse = read(state, present), read(with_fewer_nodes(state, course), present)
-        errors = {name: np.abs(x - coarse[name]) / caution for name, x in arrays.items()}
-        losses = [name for name in ("test_loss", "train_loss") if name in arrays]
-        relative = max(
-            float(np.max(errors[name] / _scale(arrays[name]), initial=0.0)) for name in losses
-        )
-        if relative <= tolerance:
-            accuracy = {name: float(np.max(x, initial=0.0)) for name, x in errors.items()}
-            return PanelSolution(arrays, accuracy, len(state.times))
-        reached.append((relative, len(state.times)))
-        local *= 0.5 * (tolerance / relative) ** 1.2
-    best, nodes = min(reached)
-    raise NotConverged(
-        f"panels reach a relative accuracy of {best:.1g} with {nodes} nodes, and not {tolerance:g}; use a larger "
-        "tolerance, or Rows"
-    )
-
-
-def _scale(loss: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """A loss that vanishes is known relative to its start only."""
-    return np.abs(loss) + 1e-3 * abs(loss[0])
-
-
-def _progress(report: Report, end: float, attempt: int) -> Report:
-    """The fraction done, on a logarithmic scale of time, because panels grow with time."""
-
-    def done(time: float) -> None:
-        part = np.log1p(time / end * 1e4) / np.log1p(1e4)
-        report((attempt + float(part)) / ATTEMPTS)
-
-    return done

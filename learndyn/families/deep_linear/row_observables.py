@@ -23,10 +23,10 @@ from learndyn.families.deep_linear.observables import (
     MODES,
     RESPONSES,
     alignment,
-    edge_of_stability,
     part_left,
     tangent_kernel,
 )
+from learndyn.numerics.stability import edge_of_stability
 
 
 class RowObservables:

@@ -9,6 +9,8 @@ import numpy as np
 
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method, Way
+from learndyn.core.panel_control import solve_in_panels
+from learndyn.core.panels import MOST_EDGES, Course
 from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
 from learndyn.errors import NotConverged, NoTheory, ProblemError
@@ -29,8 +31,8 @@ from learndyn.families.deep_linear.observables import (
     common_evidence,
 )
 from learndyn.families.deep_linear.panel_depths import AMPLIFIED, solve_infinite_depth
-from learndyn.families.deep_linear.panel_observables import solve_in_panels
-from learndyn.families.deep_linear.panel_training import MOST_EDGES
+from learndyn.families.deep_linear.panel_observables import read
+from learndyn.families.deep_linear.panel_training import PanelTraining
 from learndyn.families.deep_linear.row_recursion import SHORT_WORK, RowRecursion, work
 from learndyn.memory import require_memory
 from learndyn.problem.checks import boolean, number, whole
@@ -285,7 +287,15 @@ class Panels(DeepLinearMethod):
         report: Report,
     ) -> Curves:
         """The limit at a finite depth."""
-        solution = solve_in_panels(numbers, problem.training, record.at, tolerance, report)
+        decay = float(problem.training.weight_decay)
+        solution = solve_in_panels(
+            lambda: PanelTraining(numbers, decay),
+            read,
+            Course(problem.training, record.at),
+            record.at,
+            tolerance,
+            report,
+        )
         evidence = common_evidence(problem, "panels", numbers, None) | {
             "nodes": solution.nodes,
             "accuracy": solution.accuracy,

@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+from learndyn.core.method import Method
+from learndyn.core.record import Record
 from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
@@ -11,12 +13,17 @@ from learndyn.families.two_layer.observables import TABLE
 from learndyn.families.two_layer.online.finite import SGD, OverlapChain, PopulationDescent
 from learndyn.families.two_layer.online.solve import OrderParameterODE
 from learndyn.families.two_layer.reused.finite import FullBatch
+from learndyn.families.two_layer.reused.implicit_sampling import ImplicitSampling
 from learndyn.families.two_layer.reused.solve import CausalSampling
+from learndyn.families.two_layer.reused.time_grid import automatic_step
 from learndyn.families.two_layer.symmetries import symmetric_start
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import Teacher
 from learndyn.problem.training import GradientDescent
+
+MANY_STEPS = 300
+"""Gradient flow that would take more explicit steps is followed in implicit ones."""
 
 
 class _OfTwoLayers(Theory):
@@ -78,7 +85,7 @@ class TwoLayerOnDataset(_OfTwoLayers, facts=FACTS["two_layer/dataset"]):
         "training.weight_decay",
         "training.readout_learning_rate",
     )
-    methods = (CausalSampling,)
+    methods = (CausalSampling, ImplicitSampling)
     simulators = (FullBatch,)
     demo_size = 1000
     demo_seeds = 6
@@ -86,6 +93,13 @@ class TwoLayerOnDataset(_OfTwoLayers, facts=FACTS["two_layer/dataset"]):
     time_words = "time t"
     former_names: ClassVar = {"A": "R"}
     former_factors: ClassVar = {"test_loss": 0.5, "train_loss": 0.5, "leading_gap": 0.5}
+
+    def automatic(self, problem: Problem, record: Record) -> Method:
+        if not ImplicitSampling.suits(problem) or record.last < MANY_STEPS * automatic_step(
+            problem
+        ):
+            return CausalSampling()
+        return ImplicitSampling()
 
     def check(self, problem: Problem) -> None:
         super().check(problem)

@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 from scipy.special import stdtrit
 
 from learndyn.core.batches import pseudovalues
 from learndyn.core.curves import Curves, of_batches
 from learndyn.core.method import Method, Way
+from learndyn.core.panel_control import solve_in_panels
+from learndyn.core.panels import MOST_EDGES, Course
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
 from learndyn.errors import NoTheory, ProblemError
@@ -23,6 +26,7 @@ from learndyn.families.wide.descent import (
 )
 from learndyn.families.wide.equations.approximations import (
     GRIDS,
+    InitialKernels,
     gradient_independent_linear,
     initial_kernels,
     on_grid,
@@ -38,7 +42,9 @@ from learndyn.families.wide.equations.linear import (
     solve_linear,
 )
 from learndyn.families.wide.equations.series import second_order
+from learndyn.families.wide.equations.static import refuse_moving_weights, static_outputs
 from learndyn.families.wide.gradient_flow import (
+    FIRST_STEP,
     MOST_STEPS,
     first_step,
     in_steps_or_time,
@@ -46,6 +52,7 @@ from learndyn.families.wide.gradient_flow import (
 )
 from learndyn.families.wide.kernel_observables import is_linear, of_linear_units, with_summaries
 from learndyn.families.wide.observables import TABLE, losses
+from learndyn.families.wide.panel_training import LinearPanelTraining, read
 from learndyn.families.wide.problem_arrays import WideSetting, wide_setting
 from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
@@ -55,6 +62,7 @@ from learndyn.problem.activations import Activation, Relu
 from learndyn.problem.checks import boolean, number, optional
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
+from learndyn.problem.schedules import as_schedule
 from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import rates
 from learndyn.programs import Limit
@@ -77,6 +85,11 @@ RESPONSE_DROP = 1e-6
 """The same if responses are asked for: they need all directions."""
 SERIES_SAMPLES, SERIES_BATCHES = 8192, 8
 """Samples of a batch, and batches, of the expansion in γ_0² of one hidden layer."""
+MANY_STEPS, FEW_JUMPS = 5000, 50
+"""Beyond so many steps panels are used, if few steps are recorded and the learning rate jumps less often than that."""
+NODES_OF_A_START, NODES_OF_A_DECADE, MANY_ROWS, LONG_DECAY = 40, 20, 3000, 20.0
+"""Panels take about so many nodes at first and for each decade of gradient flow; with so many rows, nodes times trained
+points, they take minutes; and beyond so many times of decay their iterations hardly converge."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
 
@@ -265,6 +278,57 @@ class LinearInnovation(WideMethod):
         )
 
 
+class LinearPanels(WideMethod):
+    """Linear networks to very long times: gradient flow, and descent of millions of steps, on a few hundred nodes.
+
+    - `tolerance`: the relative accuracy of losses; one that vanishes counts as a thousandth of its start at least.
+      Default: 1e-5.
+
+    Without momentum or Langevin noise. Responses are left out. The first 40 steps of gradient descent are carried out
+    one by one; training must not be at the edge of stability by then.
+    """
+
+    libraries = ("numba",)
+
+    tolerance: float = field(number(minimum=1e-9, maximum=1e-2), default=1e-5)
+
+    @staticmethod
+    def suits(problem: Problem) -> bool:
+        """Whether the problem can be solved in panels."""
+        training = problem.training
+        return is_linear(problem.network.activation) and not (training.momentum or training.noise)
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        _need_plain(self, problem)
+        if problem.training.time is not None:
+            refuse_in_flow(problem.training)
+        if not self.suits(problem):
+            allowed = "is for linear activations, without momentum or noise; use LinearRows or SampledLayers"
+            raise ProblemError("method", "LinearPanels", allowed)
+        setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
+        # Products of a few rows are slower on several threads.
+        with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+            solution = solve_in_panels(
+                lambda: LinearPanelTraining(setting, float(problem.training.weight_decay)),
+                functools.partial(read, test_targets=problem.data.test_targets),
+                Course(problem.training, record.at),
+                record.at,
+                self.tolerance,
+                report,
+            )
+        evidence = {
+            "solver": "panels, linear units",
+            "nodes": solution.nodes,
+            "accuracy": solution.accuracy,
+        }
+        arrays = solution.arrays
+        reached, labels = len(arrays["train_loss"]), layers_of(setting)
+        return Curves(TABLE, record, arrays, reached, labels=labels, evidence=evidence)
+
+    def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
+        return self.solve(problem, record, 0, report)
+
+
 class SampledLayers(SampledMethod):
     """Networks of any depth: the neurons of all layers, sampled, with weights revealed as far as they are asked.
 
@@ -437,37 +501,68 @@ class GradientIndependence(SampledMethod):
 
 
 class StaticKernel(WideMethod):
-    """The lazy limit γ_0 → 0: outputs follow the tangent kernel of the start, f(t+1) = f(t) + ηK(0)E(t)."""
+    """The lazy limit γ_0 → 0: outputs follow the tangent kernel of the start, f(t+1) = f(t) + ηK(0)E(t).
+
+    The squared loss is solved mode by mode, exactly at any time (`wide/equations/static.py`); others are stepped.
+    """
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        if problem.training.criterion != "squared":
+            return super().solve(problem, record, seed, report)
+        _need_plain(self, problem)
+        training = problem.training
+        if training.time is not None:
+            refuse_in_flow(training)
+        setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
+
+        def outputs(K0: np.ndarray) -> np.ndarray:
+            return static_outputs(setting, training, K0, record.at)
+
+        return _of_static_kernel(problem, setting, record, outputs)
 
     def descent(self, problem: Problem, record: Record, report: Report) -> Curves:
-        setting, saved = wide_setting(problem, int(record.last)), record.at
-        arrays = _with_losses(problem, setting, _static(setting, saved), saved)
-        curves = Curves(TABLE, record, arrays, labels=layers_of(setting))
-        curves = curves.told(solver="static kernel")
-        if not on_grid(setting):
-            return curves
-        # The spread of the grids gives the error of their mean if their errors are independent, as they are at a kink.
-        by_grid = [
-            _with_losses(problem, setting, _static(setting, saved, slice(r, r + 1)), saved)
-            for r in range(GRIDS)
-        ]
-        factor = float(stdtrit(GRIDS - 1, 0.975))
-        errors = {name: mean_and_error([grid[name] for grid in by_grid])[1] for name in arrays}
-        return curves.told(
-            accuracy={n: factor * float(np.max(x, initial=0.0)) for n, x in errors.items()}
+        refuse_moving_weights(problem.training)
+        setting = wide_setting(problem, int(record.last))
+        return _of_static_kernel(
+            problem, setting, record, lambda K0: static_kernel(setting, K0)[record.at]
         )
 
 
-def _static(
-    setting: WideSetting, saved: np.ndarray, grids: slice = slice(None)
-) -> dict[str, np.ndarray]:
-    """All observables of a kernel that keeps its initial value."""
-    start, n, C = initial_kernels(setting, grids), len(saved), setting.outputs
-    Phi = np.broadcast_to(
-        start.Phi[1:, None, :, None], (setting.depth, n, setting.points, n, setting.points)
+def _of_static_kernel(
+    problem: Problem,
+    setting: WideSetting,
+    record: Record,
+    outputs: Callable[[np.ndarray], np.ndarray],
+) -> Curves:
+    """The curves of the initial kernel; `outputs` finds those of all points at the recorded states."""
+    start = initial_kernels(setting)
+    f = outputs(start.kernel)
+    reached = next((t for t, now in enumerate(f) if setting.diverged(now)), len(f))
+
+    def arrays(start: InitialKernels, f: np.ndarray) -> dict[str, np.ndarray]:
+        of_outputs = losses(setting.loss, f[:reached], problem.data.test_targets)
+        return of_outputs | _static(setting, start, reached)
+
+    found, evidence = arrays(start, f), {"solver": "static kernel"}
+    curves = Curves(TABLE, record, found, reached, labels=layers_of(setting), evidence=evidence)
+    if not on_grid(setting):
+        return curves
+    # The spread of the grids gives the error of their mean if their errors are independent, as they are at a kink.
+    starts = [initial_kernels(setting, slice(r, r + 1)) for r in range(GRIDS)]
+    by_grid = [arrays(start, outputs(start.kernel)) for start in starts]
+    factor = float(stdtrit(GRIDS - 1, 0.975))
+    errors = {name: mean_and_error([grid[name] for grid in by_grid])[1] for name in found}
+    return curves.told(
+        accuracy={n: factor * float(np.max(x, initial=0.0)) for n, x in errors.items()}
     )
+
+
+def _static(setting: WideSetting, start: InitialKernels, n: int) -> dict[str, np.ndarray]:
+    """The kernels at n states, all those of the start."""
+    p, C = setting.points, setting.outputs
+    Phi = np.broadcast_to(start.Phi[1:, None, :, None], (setting.depth, n, p, n, p))
     G = np.einsum("lma,cd,t,s->ltmcsad", start.G[:-1], np.eye(C), np.ones(n), np.ones(n))
-    return {"f": static_kernel(setting, start.kernel)} | with_summaries(setting, Phi, G)
+    return with_summaries(setting, Phi, G)
 
 
 class Perturbative(WideMethod):
@@ -528,8 +623,26 @@ def automatic(problem: Problem, record: Record) -> Method:
         return SampledLayers()
     if not is_linear(network.activation):
         return SampledLayers()
+    if _panels_pay(problem, record):
+        return LinearPanels()
     if not LinearInnovation.suits(problem):
         return LinearRows()
     work = network.depth * data.outputs * float(data.total) ** 2 * float(record.last + 1) ** 3
     # Gradient flow takes many small steps, and has no responses.
     return LinearInnovation() if record.axis == "time" or work > ROWS_WORK else LinearRows()
+
+
+def _panels_pay(problem: Problem, record: Record) -> bool:
+    """Whether panels are the best for a linear network: in flow, and over very many steps of which few are recorded."""
+    training = problem.training
+    if not LinearPanels.suits(problem) or len(training.breakpoints(record.last)) > FEW_JUMPS:
+        return False
+    if record.axis == "step":
+        return record.last > MANY_STEPS and len(record) <= MOST_EDGES
+    decades = np.log10(1 + FIRST_STEP * training.time / first_step(problem))
+    nodes = NODES_OF_A_START + NODES_OF_A_DECADE * decades
+    rate = float(np.max(as_schedule(training.learning_rate)(np.linspace(0, training.time, 1001))))
+    forgotten = rate * training.time * training.weight_decay > LONG_DECAY
+    # A time that is too long for small steps has no other method.
+    hopeless = FIRST_STEP * training.time / first_step(problem) > MOST_STEPS / 8
+    return hopeless or (nodes * problem.data.trained < MANY_ROWS and not forgotten)

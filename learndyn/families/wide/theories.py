@@ -40,6 +40,7 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
         solve.SampledLayers,
         solve.LinearRows,
         solve.LinearInnovation,
+        solve.LinearPanels,
         solve.GradientIndependence,
         solve.StaticKernel,
         solve.Perturbative,

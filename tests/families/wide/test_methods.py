@@ -34,8 +34,12 @@ LONG = 1 + round((ROWS_WORK / (2 * 3**2)) ** (1 / 3))
         (linear(steps=LONG, temperature=0.1), ld.LinearRows),
         (linear(steps=LONG, bias=True), ld.LinearRows),
         (linear(steps=2 * LONG, bias=True, depth=1), ld.LinearInnovation),
-        (linear(**FLOW), ld.LinearInnovation),
-        (linear(bias=True, **FLOW), ld.LinearRows),
+        (linear(**FLOW), ld.LinearPanels),
+        (linear(bias=True, **FLOW), ld.LinearPanels),
+        (linear(count=90, **FLOW), ld.LinearInnovation),
+        (linear(count=90, bias=True, **FLOW), ld.LinearRows),
+        (linear(steps=None, time=1e4, weight_decay=0.1), ld.LinearInnovation),
+        (linear(steps=None, time=1e9, weight_decay=0.1), ld.LinearPanels),
     ],
 )
 def test_the_automatic_choice(asked, method):
@@ -45,6 +49,9 @@ def test_the_automatic_choice(asked, method):
 def test_the_choice_looks_at_the_steps_that_are_recorded():
     asked = linear(steps=LONG)
     assert automatic(asked, Record.of(asked.training, [0, 20])) == ld.LinearRows()
+    asked = linear(steps=10_000)
+    assert automatic(asked, Record.of(asked.training)) == ld.LinearInnovation()
+    assert automatic(asked, Record.of(asked.training, 11)) == ld.LinearPanels()
 
 
 @pytest.mark.parametrize(

@@ -240,14 +240,21 @@ def _losses(
 
 def clean_losses(setting: ReusedSetting, training: ReusedTraining) -> np.ndarray:
     """½⟨(y − ŷ)²⟩ on clean labels at every state that was reached."""
-    rule = rule_of_test_loss(setting.pair, sum(setting.start.R.shape), TEST_POINTS)
     # All runs of a length have one shape, so that those that diverge early need no new compilation.
     missing = len(setting.grid.times) - training.reached
-    states = (
+    states = [
         np.stack(values + [values[-1]] * missing) for values in (training.Q, training.R, training.v)
-    )
-    losses = _losses(setting.pair, rule, OrderParameters(*map(jnp.asarray, states)))
-    return np.asarray(losses)[: training.reached]
+    ]
+    return losses_of_states(setting, *states)[: training.reached]
+
+
+def losses_of_states(
+    setting: ReusedSetting, Q: np.ndarray, R: np.ndarray, v: np.ndarray
+) -> np.ndarray:
+    """½⟨(y − ŷ)²⟩ on clean labels at states (the first axis)."""
+    rule = rule_of_test_loss(setting.pair, sum(setting.start.R.shape), TEST_POINTS)
+    states = OrderParameters(*map(jnp.asarray, (Q, R, v)))
+    return np.asarray(_losses(setting.pair, rule, states))
 
 
 def _of_revealed(sampling: Sampling, setting: ReusedSetting) -> Curves:
@@ -281,7 +288,7 @@ def _finished(
             f"single samples explode at time {grid.times[reached]:.4g}, which never happens in gradient flow: the "
             f"step is too long for them; {watched['advice']}"
         )
-    values, errors = _drops([each[:, :reached] for each in losses], grid.times[:reached])
+    values, errors = mean_drops([each[:, :reached] for each in losses], grid.times[:reached])
     evidence = {name: value for name, value in curves.evidence.items() if name != PATH}
     warnings = [*evidence.pop("warnings", []), *watched["warnings"]]
     evidence |= {
@@ -298,7 +305,7 @@ def _finished(
     )
 
 
-def _drops(
+def mean_drops(
     losses: Sequence[Float[np.ndarray, "2 states"]], times: Float[np.ndarray, " states"]
 ) -> tuple[dict, dict]:
     """The times at which the mean losses drop, with jackknife errors, because a drop is not linear in the curve."""
@@ -310,6 +317,16 @@ def _drops(
         spread = np.array([leaving_out[name] for leaving_out in without])
         errors[name] = np.sqrt((count - 1) * np.mean((spread - spread.mean()) ** 2))
     return {name: np.asarray(value) for name, value in values.items()}, errors
+
+
+def doubts(share: float) -> list[str]:
+    """A warning if one sample carries a large share of an average."""
+    if share <= UNTRUSTED_SHARE:
+        return []
+    return [
+        f"a single sample carries up to {100 * share:.0f} % of an average, so error bars cannot be trusted; use more "
+        "samples"
+    ]
 
 
 def _watch(paths: Sequence[Path], setting: ReusedSetting, reached: int) -> dict:
@@ -337,11 +354,7 @@ def _watch(paths: Sequence[Path], setting: ReusedSetting, reached: int) -> dict:
             f"the step at {grid.axis} {grid.times[worst]:.4g} is unstable for rare samples (largest curvature κ = "
             f"{largest:.3g}, above 2); {advice}"
         )
-    if share > UNTRUSTED_SHARE:
-        warnings.append(
-            f"a single sample carries up to {100 * share:.0f} % of an average, so error bars cannot be trusted; "
-            "use more samples"
-        )
+    warnings += doubts(share)
     return {
         "largest_curvature": largest,
         "largest_share": share,

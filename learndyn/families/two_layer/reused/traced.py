@@ -140,7 +140,7 @@ class TracedInputs(Inputs):
         total, largest = np.zeros((t + 1, K, K)), np.zeros(S)
         for first in range(0, S, CHUNK):
             chunk = slice(first, min(first + CHUNK, S))
-            _adjoint(t, kernel, self.M[: t + 1, :, :, chunk], self._Y, total, largest[chunk])
+            adjoint(t, kernel, self.M[: t + 1, :, :, chunk], self._Y, total, largest[chunk])
         self.share[t] = np.max(largest) / max(np.sum(largest), 1e-300)
         self.R_h[t, :, : t + 1] = total.transpose(2, 0, 1) / S
         self.R_star[t] = np.mean(self.G_star[t], axis=-1)
@@ -163,7 +163,7 @@ class TracedInputs(Inputs):
         self.kernel[t + 1, :, : t + 1] = R_w[:, : t + 1] * weights
 
 
-def _adjoint(
+def adjoint(
     t: int, kernel: np.ndarray, M: np.ndarray, Y: np.ndarray, total: np.ndarray, size: np.ndarray
 ) -> None:
     """Y(r)_ij of a chunk of samples, stored as Y[r, j, i]; adds ΣY to `total` and Σ|Y| of each sample to `size`."""

@@ -95,11 +95,6 @@ def static_kernel(setting: WideSetting, K0: np.ndarray) -> np.ndarray:
 
     For gradient descent f(t+1) = f(t) + η K0 E(t); momentum and schedules are in k.
     """
-    if not np.all(setting.C_W == 1):
-        raise NoTheory(
-            "the static kernel is not an approximation with weight decay or noise: weights then leave their initial "
-            "values by themselves, and the kernel with them; set weight_decay and noise to 0, or solve the full theory"
-        )
     f = np.zeros((setting.states, setting.points, setting.outputs))
     push = np.zeros_like(f)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,0 +1,203 @@
+"""Panels of the right length: a limit to the end of its training, with a stated accuracy."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+
+from learndyn.core.divergence import diverged
+from learndyn.core.panels import NODES, Course, PanelledLimit
+from learndyn.core.progressing import Report
+from learndyn.errors import NotConverged
+
+L = TypeVar("L", bound=PanelledLimit)
+EXPLICIT = 40
+"""Steps of gradient descent that are carried out one by one, until fast modes have died out."""
+EXPONENT = 1 / 6
+"""The error of a panel with three nodes is of sixth order in its length."""
+GROWTH, REJECTED, SHORTEST = 2.0, 2.0, 1e-12
+"""The largest factor from one panel to the next; the error, in tolerances, above which a panel is rejected; and the
+shortest panel relative to the time."""
+MOST_UNSOLVED, MOST_NODES = 40, 1000
+"""How many panels without a solution, and how many nodes there may be; with more, no panels would be long enough."""
+FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
+"""The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
+AT_ENDS, BETWEEN = 8.0, 2.0
+"""The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
+orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In all settings tried, true errors were two to fifty
+times smaller still at the ends; between nodes an eighth of the difference was too little once."""
+
+
+def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
+    """The limit to the end of the course, in panels whose local error is about `tolerance`."""
+    length = _explicit_steps(limit, course) if course.steps else _first_length(limit, course)
+    unsolved = 0
+    while limit.end < course.end and not limit.diverged:
+        length = course.allowed(limit.end, length)
+        if course.steps and length < course.shortest():
+            limit.step(course.rate_of_step(round(limit.end)))
+            length = course.shortest()
+            continue
+        error = _attempt(limit, course, length)
+        unsolved += error is None
+        if unsolved > MOST_UNSOLVED or len(limit.times) > MOST_NODES:
+            raise NotConverged(
+                f"panels reach time {limit.end:.4g} of {course.end:.4g} with {len(limit.times)} nodes, and {unsolved} "
+                "of them had no solution and were split; use a shorter training, or rows"
+            )
+        if error is None or error > REJECTED * tolerance:
+            factor = 0.5 if error is None else max(0.2, 0.8 * (tolerance / error) ** EXPONENT)
+            if error is not None:
+                limit.withdraw()
+            if course.steps and length <= course.shortest():
+                # Steps one by one are exact.
+                for _ in range(round(length)):
+                    limit.step(course.rate_of_step(round(limit.end)))
+                continue
+            _check_length(limit, length)
+            length = max(length * min(factor, 0.7), course.shortest())
+            continue
+        if course.steps:
+            _check_stability(limit, course)
+        report(limit.end)
+        length *= min(GROWTH, 0.9 * (tolerance / max(error, 1e-300)) ** EXPONENT)
+    return limit
+
+
+def _explicit_steps(limit: PanelledLimit, course: Course) -> float:
+    """Carry out the first steps one by one; the length of the first panel."""
+    while limit.end < min(EXPLICIT, course.end):
+        solved = limit.step(course.rate_of_step(round(limit.end)))
+        if not solved or diverged(limit.losses[-1], limit.losses[0]):
+            if solved:
+                limit.withdraw()
+            limit.diverged = True
+            return 0.0
+    edge = limit.edge_of_stability()
+    if edge is not None:
+        raise NotConverged(_at_the_edge(edge))
+    return course.shortest()
+
+
+def _check_stability(limit: PanelledLimit, course: Course) -> None:
+    """Refuse a learning rate η for which a mode that is learnt at the rate λ has come to oscillate: ηλ > 2."""
+    step = round(limit.end)
+    if course.rate_of_step(max(step - 1, 0)) * (limit.sharpness() + limit.decay) > 2:
+        raise NotConverged(_at_the_edge(step))
+
+
+def _at_the_edge(step: int) -> str:
+    return (
+        f"training is at the edge of stability by step {step}: its gradients change sign at every step, which panels "
+        "cannot follow; use rows, the innovation basis or a smaller learning rate"
+    )
+
+
+def _first_length(limit: PanelledLimit, course: Course) -> float:
+    rate = max(float(course.rates(np.array([0.0, course.end]))[0]), 1e-300)
+    return min(0.01 / (rate * limit.speed), course.end)
+
+
+def _check_length(limit: PanelledLimit, length: float) -> None:
+    if length <= SHORTEST * max(limit.end, 1e-12):
+        raise NotConverged(
+            f"panels of length {length:.3g} at time {limit.end:.4g} are still too long; use rows or a larger tolerance"
+        )
+
+
+def _extended(limit: PanelledLimit, course: Course, length: float, count: int) -> bool:
+    """Add a panel with so many nodes; whether that succeeded."""
+    rule, end = course.rule(count, length), course.exact(limit.end + length)
+    nodes = np.append((limit.end + length * rule.nodes)[:-1], end)
+    return limit.extend(end, rule, course.rates(nodes))
+
+
+def _attempt(limit: PanelledLimit, course: Course, length: float) -> float | None:
+    """Add a panel; its error as told by a panel with a node less, or None if there is no solution to trust."""
+    before, ends = limit.losses[-1], []
+    for count in (NODES - 1, NODES):
+        if not _extended(limit, course, length, count):
+            return None
+        ends.append(limit.summary())
+        if count < NODES:
+            limit.withdraw()
+    risen = limit.losses[-1] > before * (1 + 1e-9) + 1e-13 * limit.losses[0]
+    if risen and not limit.decay:
+        # Implicit steps have several solutions, and training without decay lowers the loss.
+        limit.withdraw()
+        return None
+    return float(np.max(np.abs(ends[1] - ends[0]) / limit.scales(ends[1])))
+
+
+def with_fewer_nodes(coarse: L, like: L, course: Course) -> L:
+    """A limit at its start, trained in the panels of another with a node less each."""
+    for panel in like.panels:
+        if len(panel.rule.nodes) == 1:
+            coarse.step(course.rate_of_step(round(coarse.end)))
+        elif not _extended(coarse, course, panel.end - coarse.end, NODES - 1):
+            raise NotConverged(
+                f"the panel from time {coarse.end:.4g} on has no solution with {NODES - 1} nodes"
+            )
+    return coarse
+
+
+class PanelSolution(NamedTuple):
+    """The observables at the times before training diverges, their accuracies, and the number of nodes."""
+
+    arrays: dict[str, np.ndarray]
+    accuracy: dict[str, float]
+    nodes: int
+
+
+def solve_in_panels(
+    begin: Callable[[], L],
+    read: Callable[[L, np.ndarray], dict[str, np.ndarray]],
+    course: Course,
+    times: Float[np.ndarray, " k"],
+    tolerance: float,
+    report: Report,
+) -> PanelSolution:
+    """The observables that `read` finds at the `times`, with losses to a relative `tolerance`.
+
+    The accuracy is measured against a solution with a node less in each panel. `begin` makes the limit at its start.
+    """
+    local, reached = FIRST_TOLERANCE * tolerance, []
+    caution = AT_ENDS if course.records_are_ends else BETWEEN
+    for attempt in range(ATTEMPTS):
+        limit = train(begin(), course, local, _progress(report, course.end, attempt))
+        present = times[times <= limit.end]
+        arrays, coarse = (
+            read(limit, present),
+            read(with_fewer_nodes(begin(), limit, course), present),
+        )
+        errors = {name: np.abs(x - coarse[name]) / caution for name, x in arrays.items()}
+        losses = [name for name in ("test_loss", "train_loss") if name in arrays]
+        relative = max(
+            float(np.max(errors[name] / _scale(arrays[name]), initial=0.0)) for name in losses
+        )
+        if relative <= tolerance:
+            accuracy = {name: float(np.max(x, initial=0.0)) for name, x in errors.items()}
+            return PanelSolution(arrays, accuracy, len(limit.times))
+        reached.append((relative, len(limit.times)))
+        local *= 0.5 * (tolerance / relative) ** 1.2
+    best, nodes = min(reached)
+    raise NotConverged(
+        f"panels reach a relative accuracy of {best:.1g} with {nodes} nodes, and not {tolerance:g}; use a larger "
+        "tolerance, or rows"
+    )
+
+
+def _scale(loss: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """A loss that vanishes is known relative to its start only."""
+    return np.abs(loss) + 1e-3 * abs(loss[0])
+
+
+def _progress(report: Report, end: float, attempt: int) -> Report:
+    """The fraction done, on a logarithmic scale of time, because panels grow with time."""
+
+    def done(time: float) -> None:
+        part = np.log1p(time / end * 1e4) / np.log1p(1e4)
+        report((attempt + float(part)) / ATTEMPTS)
+
+    return done

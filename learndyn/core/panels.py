@@ -1,0 +1,242 @@
+"""Long trainings in panels: the nodes of a limit, and the course of its training.
+
+All weights obey W(t_i) = d_i W(0) + Σ_j κ_ij F(t_j) with the force F at the nodes t_j. Node 0 is the start; a panel
+adds the nodes of a rule (`learndyn/numerics/panels.py`), the last of which is its end. A family's limit solves its
+equations with this κ, which has entries within a panel: all nodes of a panel at a time.
+"""
+
+import abc
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from learndyn.numerics.multistep import lagrange
+from learndyn.numerics.panels import PanelRule, radau, summed
+from learndyn.numerics.precision import float64
+from learndyn.problem.schedules import as_schedule
+from learndyn.problem.training import GradientDescent
+
+NODES = 4
+"""Nodes of a panel. One with a node less shows its error."""
+MOST_EDGES = 40
+"""Up to so many recorded times are ends of panels."""
+
+
+class Panel(NamedTuple):
+    """A panel: its beginning and end in training time, its rule, and the number of its first node."""
+
+    start: float
+    end: float
+    rule: PanelRule
+    first: int
+
+    @property
+    def last(self) -> int:
+        """The number of its last node, its end."""
+        return self.first + len(self.rule.nodes) - 1
+
+
+class PanelledLimit(abc.ABC):
+    """A limit as far as its panels reach. `diverged` tells that training diverges in the next step.
+
+    - `decay` (λ): that of the weights.
+    - `times`, `d`: of all nodes. `kappa` (κ): of all nodes, in the leading block of a larger array.
+    - `losses`: what training lowers, at the start and at the ends of panels. `passes`: iterations of each panel.
+
+    A family calls `begin` when it has solved node 0.
+    """
+
+    def __init__(self, decay: float):
+        self.decay = decay
+        self.kappa = np.zeros((64, 64))
+        self.d, self.times = np.ones(1), np.zeros(1)
+        self.panels: list[Panel] = []
+        self.passes: list[int] = []
+        self.losses: list[float] = []
+        self.diverged = False
+
+    @abc.abstractmethod
+    def solve_nodes(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> int:
+        """Solve the nodes of a panel with these rows of κ; the number of passes, or 0 if they do not converge.
+
+        `d` and `times` have the new nodes already.
+        """
+
+    @abc.abstractmethod
+    def forget(self, nodes: int) -> None:
+        """Keep the first `nodes` nodes only."""
+
+    @abc.abstractmethod
+    def loss(self) -> float:
+        """The loss that training lowers, at the last node."""
+
+    @abc.abstractmethod
+    def summary(self) -> Float[np.ndarray, " numbers"]:
+        """Numbers at the last node that show the error of a panel."""
+
+    @abc.abstractmethod
+    def scales(self, summary: Float[np.ndarray, " numbers"]) -> Float[np.ndarray, " numbers"]:
+        """The sizes relative to which errors of `summary` count."""
+
+    @abc.abstractmethod
+    def edge_of_stability(self) -> int | None:
+        """The first step of descent at which training oscillates for ever, or None."""
+
+    def sharpness(self) -> float:
+        """The fastest rate of the flow at the last node, for a learning rate of one; 0 if it is not known."""
+        return 0.0
+
+    @property
+    @abc.abstractmethod
+    def speed(self) -> float:
+        """About the fastest rate of the flow at the start, for a learning rate of one."""
+
+    def begin(self) -> None:
+        """Node 0 is solved."""
+        self.passes, self.losses = [1], [self.loss()]
+        self.start = self.summary()
+
+    @property
+    def end(self) -> float:
+        """The end of the last panel."""
+        return float(self.times[-1])
+
+    def step(self, rate: float) -> bool:
+        """One step of gradient descent, as a panel with a single node."""
+        n = self._reserve(1)
+        kappa, keep = self.kappa, 1 - rate * self.decay
+        kappa[n, :n] = keep * kappa[n - 1, :n]
+        kappa[n, n - 1] += rate
+        kappa[n, n] = 0.0
+        explicit = PanelRule(np.ones(1), np.zeros((1, 1)))
+        return self._add(np.array([keep * self.d[-1]]), self.end + 1.0, explicit)
+
+    def extend(self, end: float, rule: PanelRule, rates: Float[np.ndarray, " s"]) -> bool:
+        """A panel up to this time, with the rates at its nodes; False if it cannot be solved."""
+        s = len(rule.nodes)
+        n = self._reserve(s)
+        a = (end - self.end) * rule.sums * rates
+        undecayed = np.linalg.inv(np.eye(s) + self.decay * a)
+        kept = undecayed.sum(axis=1)
+        self.kappa[n : n + s, :n] = np.outer(kept, self.kappa[n - 1, :n])
+        self.kappa[n : n + s, n : n + s] = undecayed @ a
+        return self._add(kept * self.d[-1], end, rule)
+
+    def withdraw(self) -> None:
+        """Take the last panel away."""
+        self._drop_nodes(self.panels.pop().first)
+        self.passes.pop()
+        self.losses.pop()
+
+    def last_ends(self) -> list[int]:
+        """The nodes at the ends of the last panels."""
+        return [0, *(panel.last for panel in self.panels)][-3:]
+
+    def extrapolation(self, end: float, rule: PanelRule) -> Float[np.ndarray, "s ends"]:
+        """Weights that extrapolate from the last ends of panels to the new nodes, in the logarithm of time."""
+        known = self.times[self.last_ends()]
+        offset = max(known[1] - known[0], 1e-300) if len(known) > 1 else 1.0
+        nodes = known[-1] + (end - known[-1]) * rule.nodes
+        x, y = np.log(known + offset), np.log(nodes + offset)
+        if len(known) == 1 or y[-1] - x[-1] > 2 * (x[-1] - x[0]):
+            return np.ones((len(nodes), 1)) * (np.arange(len(known)) == len(known) - 1)
+        return lagrange(x, y)
+
+    def interpolation(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k nodes"]:
+        """The matrix from values at the nodes to values at `times`, by the polynomials of the panels."""
+        E = np.zeros((len(times), len(self.times)))
+        ends = np.array([panel.end for panel in self.panels])
+        for row, time in enumerate(times):
+            if time <= 0:
+                E[row, 0] = 1.0
+                continue
+            panel = self.panels[min(int(np.searchsorted(ends, time)), len(ends) - 1)]
+            part = (time - panel.start) / (panel.end - panel.start)
+            # The node before the first of a panel is the end of the panel before it.
+            E[row, panel.first - 1 : panel.last + 1] = panel.rule.interpolate(np.array([part]))[0]
+        return E
+
+    def _add(self, d: Float[np.ndarray, " s"], end: float, rule: PanelRule) -> bool:
+        n, s = len(self.times), len(d)
+        nodes = self.end + (end - self.end) * rule.nodes
+        nodes[-1] = end
+        start = self.end
+        self.times, self.d = np.append(self.times, nodes), np.append(self.d, d)
+        passes = self.solve_nodes(self.kappa[n : n + s, : n + s], end, rule)
+        if not passes:
+            self._drop_nodes(n)
+            return False
+        self.panels.append(Panel(start, end, rule, n))
+        self.passes.append(passes)
+        self.losses.append(self.loss())
+        return True
+
+    def _drop_nodes(self, first: int) -> None:
+        self.times, self.d = self.times[:first], self.d[:first]
+        self.forget(first)
+
+    def _reserve(self, more: int) -> int:
+        """Make room in κ; the number of nodes so far."""
+        n = len(self.times)
+        if n + more > len(self.kappa):
+            larger = np.zeros((2 * (n + more), 2 * (n + more)))
+            larger[:n, :n] = self.kappa[:n, :n]
+            self.kappa = larger
+        return n
+
+
+class Course:
+    """How the training goes on: the rules of its panels, its rates, and the edges that no panel may cross.
+
+    - `steps`: whether time counts steps of gradient descent; otherwise it is that of gradient flow.
+    - `end`: the last time.
+
+    Recorded times are edges too, unless there are many: the ends of panels are more accurate than what lies between.
+    """
+
+    def __init__(self, training: GradientDescent, recorded: Float[np.ndarray, " k"]):
+        self.steps, self.end = training.time is None, float(recorded[-1])
+        self.schedule = as_schedule(training.learning_rate)
+        breakpoints = [np.ceil(t) if self.steps else t for t in training.breakpoints(self.end)]
+        self.records_are_ends = len(recorded) <= MOST_EDGES
+        wanted = recorded.tolist() if self.records_are_ends else [self.end]
+        self.edges = sorted({*breakpoints, *map(float, wanted)} - {0.0})
+
+    def rates(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """η at times within a panel; at an edge, from the left."""
+        before = times.copy()
+        if before[-1] in self.edges:
+            before[-1] = np.nextafter(before[-1], 0.0)
+        with float64():
+            return np.asarray(self.schedule(before), float)
+
+    def rate_of_step(self, step: int) -> float:
+        """η of one step."""
+        with float64():
+            return float(self.schedule(float(step)))
+
+    def exact(self, time: float) -> float:
+        """The time, or the edge from which it differs by rounding."""
+        nearest = min(self.edges, key=lambda edge: abs(edge - time))
+        return nearest if abs(nearest - time) < 1e-12 * nearest else time
+
+    def rule(self, count: int, length: float) -> PanelRule:
+        """The rule for a panel of this length."""
+        return summed(count, round(length)) if self.steps else radau(count)
+
+    def shortest(self) -> float:
+        """The shortest panel."""
+        return 2.0 * NODES if self.steps else 0.0
+
+    def allowed(self, start: float, length: float) -> float:
+        """A panel of about this length that ends at or before the next edge."""
+        left = next(edge for edge in self.edges if edge > start) - start
+        if self.steps:
+            length = float(round(length))
+        # Two panels of half the length, rather than a long and a very short one.
+        if length >= left * (1 - 1e-12):
+            return left
+        if length > left / 2:
+            return float(round(left / 2)) if self.steps else left / 2
+        return length

@@ -1,0 +1,311 @@
+"""`ImplicitSampling`: gradient flow on a reused dataset to long times, in implicit steps that grow with time."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+from jaxtyping import Float
+
+from learndyn.core.batches import power_of_two
+from learndyn.core.curves import Curves, averaged
+from learndyn.core.method import Method, Way
+from learndyn.core.panels import MOST_EDGES
+from learndyn.core.progressing import Report
+from learndyn.core.record import Record
+from learndyn.core.threads import in_threads, workers
+from learndyn.errors import NotConverged, ProblemError
+from learndyn.families.two_layer.observables import TABLE
+from learndyn.families.two_layer.reused.equations import ReusedSetting
+from learndyn.families.two_layer.reused.implicit import ImplicitExamples
+from learndyn.families.two_layer.reused.solve import (
+    CausalSampling,
+    doubts,
+    losses_of_states,
+    mean_drops,
+    setting_of,
+)
+from learndyn.families.two_layer.reused.time_grid import curvature
+from learndyn.families.two_layer.reused.traced import has_kink
+from learndyn.memory import require_memory
+from learndyn.numerics.gram import gram
+from learndyn.numerics.multistep import ORDER, lagrange
+from learndyn.problem.checks import number, optional, whole
+from learndyn.problem.part import field
+from learndyn.problem.problem import Problem
+from learndyn.problem.schedules import Schedule, integral
+
+SAMPLES, PILOT = 1024, 256
+"""Examples per batch unless the user says how many, and in the pilot that finds the nodes."""
+MOST_NODES = 400
+"""With more nodes no solution would end."""
+FIRST_STEP, GROWTH, REJECTED = 0.02, 1.5, 2.0
+"""The first step times the fastest rate at the start, the largest factor to the next step, and the error, in
+tolerances, above which a step is rejected."""
+LOCAL = 0.2
+"""The error of a step in tolerances of the result: with 0.01, steps five times as accurate changed losses by less than
+the error of 4096 samples."""
+FINE = 20
+"""Times between two nodes at which the drops of losses are looked for."""
+
+
+class ImplicitSampling(Method):
+    """Gradient flow to long times: implicit steps, short at first and as long as time itself later.
+
+    A pilot with few samples finds the steps. Examples are then sampled in independent batches, as by `CausalSampling`:
+    their mean is the result, and their spread gives its standard error. For smooth activations and a training `time`.
+    R_w and R_h are left out.
+
+    - `tolerance`: about the relative error of losses that the steps cause: a fifth of it is allowed in each of them. A
+      loss that vanishes counts as a hundredth of its start at least. The error of sampling comes on top. Default: 0.01.
+    - `samples`: examples per batch, a power of two. 1024 unless given.
+    - `batches`: independent batches, at least two. 8 unless given.
+    """
+
+    libraries = ("numba",)
+
+    tolerance: float = field(number(minimum=1e-4, maximum=0.1), default=0.01)
+    samples: int | None = field(optional(power_of_two), default=None)
+    batches: int = field(whole(2), default=8)
+
+    def way(self, problem: Problem) -> Way:
+        return "alone"
+
+    @staticmethod
+    def suits(problem: Problem) -> bool:
+        """Whether the problem can be solved in implicit steps."""
+        return (
+            problem.training.time is not None
+            and not has_kink(problem.network.activation)
+            and _speed(problem) is not None
+        )
+
+    def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
+        _refuse(problem)
+        speed = _speed(problem)
+        assert speed is not None
+        setting = setting_of(problem, CausalSampling(step=problem.training.time))
+        at = integral(problem.training.learning_rate, record.at)
+        edges = at[at > 0] if len(at) <= MOST_EDGES else at[-1:]
+        pilot = np.random.SeedSequence(seed)
+        first, local = FIRST_STEP / _fastest(problem), LOCAL * self.tolerance
+        tau = _adaptive(setting, speed, pilot, edges, first, local).rule.times
+        report(0.1)
+        samples = self.samples or SAMPLES
+        needed = ImplicitExamples.memory(setting, samples, len(tau))
+        words = f"{len(tau)} nodes with {samples} samples"
+        require_memory(workers(self.batches) * needed, words, "use fewer samples")
+        seeds = np.random.SeedSequence(seed).spawn(self.batches)
+
+        def batch(number: int, advance: Report) -> tuple[Curves, np.ndarray, float]:
+            examples = _trained(setting, samples, seeds[number], tau, speed, ORDER, advance)
+            return _curves(examples, record, at), _losses(examples), float(np.max(examples.share))
+
+        done = sorted(
+            in_threads(batch, range(self.batches), lambda done: report(0.1 + 0.9 * done)),
+            key=lambda item: item[0],
+        )
+        batches, losses, shares = zip(*(outcome for _, outcome in done), strict=True)
+        fine, times = _fine(tau, problem, record)
+        logs = [np.exp(np.log(np.maximum(each, 1e-300)) @ fine.T) for each in losses]
+        values, errors = mean_drops(logs, times)
+        share = max(shares) / len(shares)
+        evidence = {
+            "samples": samples,
+            "batches": self.batches,
+            "nodes": len(tau),
+            "largest_share": share,
+        }
+        evidence |= {"warnings": doubts(share)} if doubts(share) else {}
+        curves = averaged(batches)
+        return dataclasses.replace(
+            curves,
+            arrays=curves.arrays | values,
+            errors=curves.errors | errors,
+            evidence=evidence,
+            batches={},
+        )
+
+
+def _refuse(problem: Problem) -> None:
+    """Refuse what has no implicit steps."""
+    if problem.training.time is None:
+        allowed = (
+            "is for gradient flow, and training has steps; use CausalSampling, or give it a time"
+        )
+    elif has_kink(problem.network.activation):
+        allowed = "needs a second derivative, and the activation has a kink; use CausalSampling"
+    elif _speed(problem) is None:
+        allowed = (
+            "needs a readout_learning_rate in proportion to the learning_rate; use CausalSampling"
+        )
+    else:
+        return
+    raise ProblemError("method", "ImplicitSampling", allowed)
+
+
+def _speed(problem: Problem) -> float | None:
+    """The rate of the readout over that of the weights; None if it changes in time."""
+    training = problem.training
+    eta, eta_v = training.learning_rate, training.readout_learning_rate
+    if not problem.network.train_readout:
+        return 0.0
+    if eta_v is None:
+        return 1.0
+    if isinstance(eta, Schedule) or isinstance(eta_v, Schedule) or not eta:
+        return None
+    return eta_v / eta
+
+
+def _fastest(problem: Problem) -> float:
+    """About the fastest rate of the flow in τ at the start."""
+    return max((1 + problem.data.ratio**-0.5) ** 2 * curvature(problem, 2.0), 1e-300)
+
+
+def _adaptive(
+    setting: ReusedSetting,
+    speed: float,
+    seed: np.random.SeedSequence,
+    edges: Float[np.ndarray, " k"],
+    step: float,
+    tolerance: float,
+) -> ImplicitExamples:
+    """A pilot whose steps have errors of about `tolerance`, and which ends some of them at the `edges`."""
+    examples = ImplicitExamples(setting, PILOT, seed, MOST_NODES, speed)
+    examples.add(0.0)
+    states, now = [_summary(examples)], 0.0
+    while now < edges[-1] * (1 - 1e-12):
+        left = edges[edges > now * (1 + 1e-12)][0] - now
+        # Two steps of half the length, rather than a long and a very short one.
+        length = left if step >= left else min(step, left / 2) if step > left / 2 else step
+        if examples.count == MOST_NODES or length < 1e-12 * edges[-1]:
+            raise NotConverged(
+                f"implicit steps reach time {now:.4g} of {edges[-1]:.4g} (times the learning rate) with "
+                f"{examples.count} nodes; use a larger tolerance or a shorter time"
+            )
+        if not examples.add(now + length):
+            step = length / 2
+            continue
+        state = _summary(examples)
+        error = _error(examples.rule.times, [*states, state])
+        if error > REJECTED * tolerance:
+            examples.withdraw()
+            step = length * max(0.3, 0.8 * (tolerance / error) ** (1 / (ORDER + 1)))
+            continue
+        now += length
+        states.append(state)
+        grown = 0.9 * (tolerance / max(error, 1e-300)) ** (1 / (ORDER + 1))
+        # A step that was cut short to meet an edge says little of the next one.
+        step = max(length, step if length < step else 0.0) * min(GROWTH, grown)
+    return examples
+
+
+def _summary(examples: ImplicitExamples) -> np.ndarray:
+    """Losses, overlaps and the readout at the last node."""
+    Q, R, v = _overlaps(examples, slice(examples.count - 1, examples.count))
+    test = losses_of_states(examples.setting, Q, R, v)
+    return np.concatenate(
+        [examples.loss[examples.count - 1 :][:1] / 2, test, Q.ravel(), R.ravel(), v[0]]
+    )
+
+
+def _error(times: np.ndarray, states: list[np.ndarray]) -> float:
+    """The error of the last step: its difference from extrapolation, times the share of an implicit rule in it."""
+    count = min(ORDER + 1, len(states) - 1)
+    if count < 2:
+        return 0.0
+    known = times[-count - 1 : -1]
+    predicted = (lagrange(known, times[-1:]) @ np.stack(states[-count - 1 : -1]))[0]
+    scales = np.abs(states[-1])
+    scales[:2] += 1e-2 * np.abs(states[0][:2])
+    scales[2:] = np.max(scales[2:])
+    share = (times[-1] - times[-2]) / (times[-1] - known[0])
+    return float(share * np.max(np.abs(states[-1] - predicted) / scales))
+
+
+def _trained(
+    setting: ReusedSetting,
+    samples: int,
+    seed: np.random.SeedSequence,
+    tau: Float[np.ndarray, " n"],
+    speed: float,
+    order: int,
+    report: Report,
+) -> ImplicitExamples:
+    """A batch on given nodes."""
+    examples = ImplicitExamples(setting, samples, seed, len(tau), speed, order)
+    for node, time in enumerate(tau, 1):
+        if not examples.add(time):
+            raise NotConverged(
+                f"a batch of {samples} samples has no solution at time {time:.4g} (times the learning rate); use more "
+                "samples or a smaller tolerance"
+            )
+        report((node / len(tau)) ** 3)
+    return examples
+
+
+def _overlaps(
+    examples: ImplicitExamples, nodes: slice
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Q, R and v at the nodes."""
+    w = examples.W[nodes]
+    along = w[..., : examples.w_star.shape[1]] @ examples.w_star.T
+    return w @ w.transpose(0, 2, 1), along, examples.v[nodes]
+
+
+def _losses(examples: ImplicitExamples) -> Float[np.ndarray, "2 n"]:
+    """Train and test loss at all nodes."""
+    Q, R, v = _overlaps(examples, slice(examples.count))
+    return np.stack(
+        [examples.loss[: examples.count] / 2, losses_of_states(examples.setting, Q, R, v)]
+    )
+
+
+def _interpolation(
+    tau: Float[np.ndarray, " n"], at: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, "k n"]:
+    """From values at nodes to values at other times: cubic through the four nearest, in the logarithm of time."""
+    E = np.zeros((len(at), len(tau)))
+    x, y = np.log(tau + tau[1]), np.log(at + tau[1])
+    for row, now in enumerate(y):
+        first = min(max(int(np.searchsorted(x, now)) - 2, 0), max(len(x) - 4, 0))
+        E[row, first : first + 4] = lagrange(x[first : first + 4], np.array([now]))[0]
+    return E
+
+
+def _fine(tau: np.ndarray, problem: Problem, record: Record) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolation to many times between nodes, and these times."""
+    inner = [np.linspace(a, b, FINE, endpoint=False) for a, b in itertools.pairwise(tau)]
+    at = np.append(np.concatenate(inner), tau[-1])
+    if not isinstance(problem.training.learning_rate, Schedule):
+        return _interpolation(tau, at), at / problem.training.learning_rate
+    grid = np.linspace(0, record.last, 100_001)
+    return _interpolation(tau, at), np.interp(
+        at, integral(problem.training.learning_rate, grid), grid
+    )
+
+
+def _curves(examples: ImplicitExamples, record: Record, at: Float[np.ndarray, " k"]) -> Curves:
+    """The observables of a batch at the recorded times, which are `at` in τ."""
+    n, setting = examples.count, examples.setting
+    E = _interpolation(examples.rule.times, at)
+    Q, R, v = _overlaps(examples, slice(n))
+    train, test = np.exp(np.log(np.maximum(_losses(examples), 1e-300)) @ E.T)
+    K = setting.hidden
+
+    def two_times(vectors: np.ndarray, mean: bool) -> np.ndarray:
+        both = gram(vectors.reshape(n, K, -1), mean=mean)
+        return np.einsum("kt,tisj,ls->kilj", E, both, E, optimize=True)
+
+    arrays = {
+        "train_loss": train,
+        "test_loss": test,
+        "leading_gap": E @ examples.leading_gap[:n],
+        "Q": np.tensordot(E, Q, 1),
+        "R": np.tensordot(E, R, 1),
+        "C": two_times(examples.W[:n], mean=False),
+        "C_g": two_times(examples.g[:n], mean=True),
+        "R_star": np.tensordot(E, examples.R_star[:n], 1),
+    }
+    if setting.train_readout:
+        arrays["v"] = E @ v
+    return Curves(TABLE, record, arrays)

@@ -375,15 +375,15 @@ def figure_8(
     report: Report,
     ranks: float = 1e14,
     end: float = 1e6,
-    inputs: int = 2000,
-    width: int = 512,
+    inputs: int = 1000,
+    width: int = 256,
     seeds: int = 2,
 ) -> Figure:
     """Hard tasks in the limit of infinite width: gradient flow over six decades, the loss and its local exponent."""
     depths, sources = (1, 2, 4), (0.4, 0.55, 0.7)
     figure, panels = _panels(2, len(depths), sharex=True, sharey="row")
     times = np.concatenate([[0.0], np.geomspace(1e-2, end, 33)])
-    early = np.concatenate([[0.0], np.geomspace(1e-2, min(end, 10.0), 8)])
+    early = np.concatenate([[0.0], np.geomspace(1e-2, min(end, 3.0), 7)])
     done = 0
     for (top, bottom), L in zip(panels.T, depths, strict=True):
         for beta, colour in zip(sources, COLOURS, strict=False):

@@ -70,7 +70,7 @@ _PICTURES = (
         "Scaling laws of hard tasks",
         "Gradient flow on the population with λ_k = k^(−1.5), w*_k² λ_k = k^(−1.5β − 1) up to the rank 10¹⁴ (eight "
         "groups a decade from the tenth mode on), N = ∞, centred, richness 3. Points, at β = 0.55: two networks of "
-        "512 units a layer on 2000 modes. Below, the local exponents over six decades, with two predictions: "
+        "256 units a layer on 1000 modes. Below, the local exponents over six decades, with two predictions: "
         "2β/(1+β), which the paper states for every depth (dashed), and (L+1)β/(1+Lβ) for balanced layers (dotted); "
         "they coincide for L = 1. The exponents tend to the second: for L = 2 they are within 0.004 of it at t = 10⁶, "
         "for L = 4 within 0.015 and still rising. The paper does not print the parameters; a large richness was chosen "

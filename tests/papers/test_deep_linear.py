@@ -30,7 +30,7 @@ def test_recorded_steps_increase_up_to_the_end_and_leave_out_0_on_a_logarithmic_
 def test_the_exponent_of_hard_tasks_grows_with_depth(depth, end, within):
     """It is (L+1)β/(1+Lβ), up to what is left of the approach to it, and not 2β/(1+β) unless L = 1."""
     beta, deep = 0.4, (depth + 1) * 0.4 / (1 + depth * 0.4)
-    data = ld.Population(ld.LinearMap(drawn._long_power_law(beta, 1e3 * end)))
+    data = ld.Population(ld.LinearMap(drawn._long_power_law(beta, 1e8 * end)))
     network = ld.DeepLinear(depth, math.inf, 3.0, centered=True)
     problem = ld.Problem(network, data, ld.GradientDescent(1.0, time=end))
     times = [0.0, *np.geomspace(end / 10, end, 9)]

@@ -110,20 +110,21 @@ def draw_end(axes: Axes, theory: Solution, run: Solution) -> None:
     last = [solution["preactivation"].isel(step=-1) for solution in (theory, run)]
     reach = 1.02 * float(max(abs(h).max() for h in last))
     for layer in range(last[0].sizes["layer"]):
-        colour, look = COLOURS[layer], {"histtype": "step", "lw": 1.4}
-        h = last[0].isel(layer=layer).values.ravel()
-        axes.hist(h, _bins(reach), density=True, color=colour, label=f"ℓ = {layer + 1}", **look)
+        label, colour = f"ℓ = {layer + 1}", COLOURS[layer]
+        density, edges = _density(last[0].isel(layer=layer), reach)
+        axes.stairs(density, edges, color=colour, lw=1.4, label=label)
         _draw_network_density(axes, last[1].isel(layer=layer), reach, colour)
     title, words = f"(c) preactivations at the end, γ₀ = {RICHEST:g}", "preactivation $h^ℓ$"
     finish_panel(axes, title, {}, xlabel=words, ylabel="density")
 
 
-def _bins(reach: float) -> np.ndarray:
-    return np.linspace(-reach, reach, 36)
+def _density(h: xr.DataArray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """A histogram and the edges of its bins."""
+    return np.histogram(h.values, np.linspace(-reach, reach, 36), density=True)
 
 
 def _draw_network_density(axes: Axes, h: xr.DataArray, reach: float, colour: str) -> None:
-    density, edges = np.histogram(h.values, _bins(reach), density=True)
+    density, edges = _density(h, reach)
     look: dict[str, Any] = {"ms": 3.0, "mfc": "white", "color": colour}
     axes.plot((edges[1:] + edges[:-1]) / 2, density, "o", **look)
 

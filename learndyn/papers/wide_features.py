@@ -50,10 +50,10 @@ def figure_1(
     batches: int = 8,
 ) -> Figure:
     """Losses, preactivations and kernels of a tanh network, theory and finite networks."""
-    setting = RichnessSeries(3, "tanh", ten_digits(), 0.5, steps)
+    setting = RichnessSeries(3, "tanh", ten_digits(), 0.1, steps)
     states, method = setting.all_states(), SampledLayers(samples=samples, batches=batches)
-    figure = Figure(figsize=(14.0, 12.6), layout="constrained")
-    top, *rows = parts(figure, 3, 1, height_ratios=(1, 1.1, 1.1))
+    figure = Figure(figsize=(14.0, 9.8), layout="constrained")
+    top, *rows = parts(figure, 3, 1, height_ratios=(1.15, 1, 1))
     losses, start, end = top.subplots(1, 3)
     few, theory, run = few_states(states), None, None
     for done, richness in enumerate((0.2, 1.0, RICHEST)):
@@ -106,25 +106,29 @@ def draw_start(axes: Axes, theory: Solution, run: Solution, setting: RichnessSer
 
 
 def draw_end(axes: Axes, theory: Solution, run: Solution) -> None:
-    """Preactivations of all layers at the end: those of the theory are sampled."""
+    """Preactivations of all layers at the end: those of the theory are sampled.
+
+    For odd units h and −h have the same law, and both are counted.
+    """
     last = [solution["preactivation"].isel(step=-1) for solution in (theory, run)]
     reach = 1.02 * float(max(abs(h).max() for h in last))
     for layer in range(last[0].sizes["layer"]):
         label, colour = f"ℓ = {layer + 1}", COLOURS[layer]
-        density, edges = _density(last[0].isel(layer=layer), reach)
+        h = last[0].isel(layer=layer).values
+        density, edges = _density(np.stack([h, -h]), reach)
         axes.stairs(density, edges, color=colour, lw=1.4, label=label)
         _draw_network_density(axes, last[1].isel(layer=layer), reach, colour)
     title, words = f"(c) preactivations at the end, γ₀ = {RICHEST:g}", "preactivation $h^ℓ$"
     finish_panel(axes, title, {}, xlabel=words, ylabel="density")
 
 
-def _density(h: xr.DataArray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+def _density(h: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
     """A histogram and the edges of its bins."""
-    return np.histogram(h.values, np.linspace(-reach, reach, 36), density=True)
+    return np.histogram(h, np.linspace(-reach, reach, 36), density=True)
 
 
 def _draw_network_density(axes: Axes, h: xr.DataArray, reach: float, colour: str) -> None:
-    density, edges = _density(h, reach)
+    density, edges = _density(h.values, reach)
     look: dict[str, Any] = {"ms": 3.0, "mfc": "white", "color": colour}
     axes.plot((edges[1:] + edges[:-1]) / 2, density, "o", **look)
 

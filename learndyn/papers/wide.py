@@ -190,7 +190,7 @@ def figure_4(
     setting = RichnessSeries(5, "linear", Points.random(points, 2 * points, seed=0), 0.06, steps)
     order, states = by_target(setting.points), setting.all_states()
     few = few_states(states, 31)
-    figure = Figure(figsize=(11.0, 9.6), layout="constrained")
+    figure = Figure(figsize=(15.0, 9.6), layout="constrained")
     top, bottom = parts(figure, 2, 1, height_ratios=(1, 2.2))
     losses, aligned = top.subplots(1, 2)
     alignments: dict[str, list] = {name: [] for name in THEORIES}

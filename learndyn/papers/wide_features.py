@@ -48,6 +48,7 @@ def figure_1(
     steps: int = 100,
     samples: int = 4096,
     batches: int = 8,
+    draws: int = 8,
 ) -> Figure:
     """Losses, preactivations and kernels of a tanh network, theory and finite networks."""
     setting = RichnessSeries(3, "tanh", ten_digits(), 0.1, steps)
@@ -68,7 +69,7 @@ def figure_1(
     losses.plot([], [], "o", color="0.4", mfc="white", ms=3.5, label=f"network, N = {size}")
     finish_panel(losses, "(a) loss", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
     draw_start(start, theory, run, setting)
-    draw_end(end, theory, run)
+    draw_end(end, _final_preactivations(setting, samples, draws), run)
     misaligned = misalignments(theory, setting, widths, repeats, report)
     for row, name, letters in zip(rows, KERNELS, ("def", "ghi"), strict=True):
         *maps, curves = parts(row, 1, 3)
@@ -105,19 +106,25 @@ def draw_start(axes: Axes, theory: Solution, run: Solution, setting: RichnessSer
     )
 
 
-def draw_end(axes: Axes, theory: Solution, run: Solution) -> None:
-    """Preactivations of all layers at the end: those of the theory are sampled.
+def _final_preactivations(setting: RichnessSeries, samples: int, draws: int) -> np.ndarray:
+    """Those of the theory (layers × values). A solution has 512 neurons of one batch, so that several are drawn.
 
-    For odd units h and −h have the same law, and both are counted.
+    For odd units h and −h have the same law, and both are taken.
     """
-    last = [solution["preactivation"].isel(step=-1) for solution in (theory, run)]
-    reach = 1.02 * float(max(abs(h).max() for h in last))
-    for layer in range(last[0].sizes["layer"]):
+    method, problem = SampledLayers(samples=samples, batches=2), setting.problem(RICHEST)
+    solutions = [solve(problem, method, save_at=[setting.steps], seed=k) for k in range(draws)]
+    h = np.concatenate([x["preactivation"].values.reshape(setting.depth, -1) for x in solutions], 1)
+    return np.concatenate([h, -h], axis=1)
+
+
+def draw_end(axes: Axes, theory: np.ndarray, run: Solution) -> None:
+    """Preactivations of all layers at the end: those of the theory (layers × values) are sampled."""
+    trained = run["preactivation"].isel(step=-1)
+    reach = 1.02 * float(max(abs(theory).max(), abs(trained).max()))
+    for layer, h in enumerate(theory):
         label, colour = f"ℓ = {layer + 1}", COLOURS[layer]
-        h = last[0].isel(layer=layer).values
-        density, edges = _density(np.stack([h, -h]), reach)
-        axes.stairs(density, edges, color=colour, lw=1.4, label=label)
-        _draw_network_density(axes, last[1].isel(layer=layer), reach, colour)
+        axes.stairs(*_density(h, reach), color=colour, lw=1.4, label=label)
+        _draw_network_density(axes, trained.isel(layer=layer), reach, colour)
     title, words = f"(c) preactivations at the end, γ₀ = {RICHEST:g}", "preactivation $h^ℓ$"
     finish_panel(axes, title, {}, xlabel=words, ylabel="density")
 

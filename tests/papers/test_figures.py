@@ -116,7 +116,7 @@ TINY = {
     "deep-linear-8": Tiny(deep_linear.figure_8, {"modes": 200, "steps": 60}, BORDELON, 2, **GRID),
     "wide-1": Tiny(
         wide_features.figure_1,
-        FEW | {"widths": (10, 20), "repeats": 2, "samples": 1024, "batches": 2},
+        FEW | {"widths": (10, 20), "repeats": 2, "samples": 1024, "batches": 2, "draws": 2},
         *(BORDELON, 5, WIDE),
         **CURVES,
     ),

@@ -10,6 +10,7 @@ import learndyn as ld
 from learndyn.core.curves import Curves, Quantity
 from learndyn.core.record import Record
 from learndyn.families.wide.gradient_flow import first_step, flow
+from learndyn.numerics.max_t import max_t_test
 from learndyn.programs import Dense, einsum, mean, run
 from learndyn.programs import flow as integrator
 from learndyn.programs.flow import Flow
@@ -124,8 +125,8 @@ SAMPLED = {"tanh": (256, 32), "relu": (4096, 24)}
 def test_flow_of_deep_sampled_networks(activation):
     """At the default tolerance it converges, to small steps of the same theory and to networks, within the errors.
 
-    Networks are extrapolated in 1/N from widths 250 and 500. The alignment of relu networks is too high by about 12/N in
-    the second layer, at widths 500 and 1000: four standard errors of 16 networks, and more than `compare` allows for.
+    Networks are extrapolated in 1/N from widths 250 and 500. The alignment of relu networks is too high by about 12/N
+    in the second layer, at widths 500 and 1000: four standard errors of 16 networks, more than `compare` allows.
     """
     samples, steps = SAMPLED[activation]
     network = ld.Wide(2, activation, 1.0, centered=True)

@@ -117,7 +117,7 @@ def test_an_error_without_a_series_is_seen():
         made_up(lambda dt: 1 + 0.4 * dt**0.5)
 
 
-SAMPLED = {"tanh": (256, 32), "relu": (4096, 24)}
+SAMPLED = {"tanh": (512, 32), "relu": (4096, 24)}
 """Samples of a batch, and steps of the descent next to it."""
 
 

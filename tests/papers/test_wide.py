@@ -107,12 +107,11 @@ def test_ten_images_of_two_classes_have_equal_lengths():
 
 def titles_of(figure):
     """The titles of panels and of blocks of maps."""
-    blocks, titles = [figure], []
+    blocks, titles = [figure], [panel.get_title() for panel in figure.axes]
     while blocks:
         block = blocks.pop()
         blocks += block.subfigs
         titles.append(block.get_suptitle())
-        titles += [panel.get_title() for panel in block.axes]
     return titles
 
 

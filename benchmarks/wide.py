@@ -132,13 +132,14 @@ def power(what: str, sizes, run) -> None:
     print(f"  {what:<44} CPU ∝ size^{exponent:.2f} ({shown})")
 
 
-def options(steps: int = 30) -> None:
-    """What the options of sampled layers cost, against the usual ones."""
+def seconds_of(made: ld.Problem, saved: Any, **options: Any) -> float:
+    """CPU seconds of two batches of 2048 samples, the quicker of two runs."""
+    method = ld.SampledLayers(samples=2048, batches=2, **options)
+    return min(cpu(lambda: ld.solve(made, method, save_at=saved)) for _ in range(2))
 
-    def seconds(made: ld.Problem, saved: Any, **changes: Any) -> float:
-        method = ld.SampledLayers(samples=2048, batches=2, **changes)
-        return min(cpu(lambda: ld.solve(made, method, save_at=saved)) for _ in range(2))
 
+def options_of_sampling(steps: int = 30) -> None:
+    """What the options of `SampledLayers` cost, against the usual ones."""
     long, short = nonlinear("tanh", 3, 10, steps), nonlinear("tanh", 3, 3, 10)
     for what, made, usual, saved, changes in (
         ("kernels at all 31 states", long, [steps], steps + 1, {}),
@@ -146,8 +147,49 @@ def options(steps: int = 30) -> None:
         ("drop 1e-3", long, [steps], [steps], {"drop": 1e-3}),
         ("responses, P = 3, T = 10", short, 11, 11, {"responses": True}),
     ):
-        ratio = seconds(made, saved, **changes) / seconds(made, usual)
+        ratio = seconds_of(made, saved, **changes) / seconds_of(made, usual)
         print(f"  {what:<44} {ratio:.1f} times the time")
+
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "biases": {"bias": True},
+    "widths and scales": {"widths": [2.0, 0.5], "scales": [1.2, 0.8, 1.5]},
+    "skip": {"skip": 0.7},
+    "layer norm": {"normalization": "layer"},
+    "feedback alignment": {"learning_rule": "feedback_alignment", "feedback_overlap": 0.5},
+    "direct feedback alignment": {"learning_rule": "direct_feedback_alignment"},
+    "gated linear": {"activation": "linear", "learning_rule": "gated_linear"},
+    "convolution, 3 positions, k = 2, gap": {"convolution": ld.Convolution(3, 2)},
+    "convolution, 3 positions, k = 2, flat": {"convolution": ld.Convolution(3, 2, "flat")},
+}
+TRAININGS: dict[str, dict[str, Any]] = {
+    "momentum 0.5": {"momentum": 0.5},
+    "weight decay 0.1": {"weight_decay": 0.1},
+    "Langevin noise 0.05": {"noise": 0.05},
+}
+
+
+def options_of_problems(points: int = 4, steps: int = 20) -> None:
+    """What the options of problems cost, against two plain tanh layers, with one recorded state."""
+
+    def problem(
+        network: dict[str, Any], training: dict[str, Any], outputs: int = 1, test_points: int = 0
+    ) -> ld.Problem:
+        data = ld.Points.random(points, 6, 1, outputs, test_points)
+        layers = {"depth": 2, "activation": "tanh"} | network
+        length = {} if "time" in training else {"steps": steps}
+        return ld.Problem(ld.Wide(**layers), data, ld.GradientDescent(0.3, **length, **training))
+
+    plain = seconds_of(problem({}, {}), [steps])
+    print(f"  {f'two tanh layers, P = {points}, T = {steps}':<44} {plain:.2g} s; with")
+    problems = {what: problem(fields, {}) for what, fields in NETWORKS.items()}
+    problems |= {what: problem({}, fields) for what, fields in TRAININGS.items()}
+    problems["two outputs"] = problem({}, {}, outputs=2)
+    problems[f"{points} test points"] = problem({}, {}, test_points=points)
+    for what, made in problems.items():
+        print(f"    {what:<42} {seconds_of(made, [steps]) / plain:.1f} times the time")
+    flow = problem({}, {"time": float(steps)})
+    print(f"    {'gradient flow of the same time':<42} {seconds_of(flow, 2) / plain:.1f} times")
 
 
 def _largest(values) -> float:
@@ -167,7 +209,8 @@ def run() -> None:
         against_networks("tanh, L = 3, P = 10, T = 30", shallow, 16384, 8, 24)
         against_networks("tanh, L = 3, P = 10, T = 100", deep, 16384, 8, 24)
         against_networks("relu, L = 2, P = 20, T = 50", nonlinear("relu", 2, 20, 50), 16384, 6, 24)
-        options()
+        options_of_sampling()
+        options_of_problems()
         power("linear, against points P, T = 60", [10, 20, 40], lambda P: solved_linear(P, 60))
         power("linear, against steps T, P = 10", [50, 100, 200], lambda T: solved_linear(10, T))
         power("sampled, against points P", [5, 10, 20], lambda P: sampled(points=P))

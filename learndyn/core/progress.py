@@ -25,7 +25,7 @@ def progress_bar(visible: bool, label: str) -> Iterator[Callable[[float], None]]
     if not visible:
         yield lambda fraction: None
         return
-    with compile_clock() as clock, _notes_are_shown():
+    with compile_clock() as clock, _show_notes():
         if not sys.stderr.isatty():
             with _lines_on_compiling(label, clock):
                 yield lambda fraction: None
@@ -52,8 +52,8 @@ _shown = threading.local()
 
 
 @contextlib.contextmanager
-def _notes_are_shown() -> Iterator[None]:
-    before = getattr(_shown, "notes", False)
+def _show_notes() -> Iterator[None]:
+    before = notes_are_shown()
     _shown.notes = True
     try:
         yield
@@ -61,9 +61,14 @@ def _notes_are_shown() -> Iterator[None]:
         _shown.notes = before
 
 
+def notes_are_shown() -> bool:
+    """Whether this thread has a visible progress bar."""
+    return getattr(_shown, "notes", False)
+
+
 def note(text: str) -> None:
     """Write a line on standard error if this thread has a visible progress bar."""
-    if getattr(_shown, "notes", False):
+    if notes_are_shown():
         print(text, file=sys.stderr, flush=True)
 
 

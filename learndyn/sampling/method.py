@@ -1,31 +1,23 @@
 """The base of the methods that sample the limit of a program, to a number of samples or to a tolerance."""
 
 import abc
-import dataclasses
 import math
-
-import psutil
 
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method, Way
-from learndyn.core.progress import note
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
 from learndyn.errors import TooFewSamples
-from learndyn.memory import require_memory
 from learndyn.problem.checks import choice, number, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.sampling.batches import FULLEST, Sampling, Setting, sampled
-from learndyn.sampling.tolerance import COPIED, sampled_to_tolerance
+from learndyn.sampling.forecast import forecast, piloted
+from learndyn.sampling.tolerance import sampled_to_tolerance
 
-PILOT_SAMPLES = 1024
-"""Samples of a batch of the pilot."""
 MANY_SAMPLES = 8192
 """From so many samples on, a pilot tells what they will take."""
-WORTH_SAYING, MUCH_MEMORY = 20.0, 2**30
-"""Seconds and bytes from which the forecast is said."""
 USUAL_SAMPLES = 2048
 """Samples of a batch unless given; more if a dimension has many directions."""
 
@@ -80,15 +72,10 @@ class SampledMethod(Method, abstract=True):
         return sampling.curves(self.extrapolates(sampling))
 
     def pilot(self, setting: Setting, count: int, halves: bool, report: Report) -> Sampling:
-        """Batches of few samples; more samples if those are too few."""
-        samples = self.samples or PILOT_SAMPLES
-        while True:
-            try:
-                return self._sampled(setting, samples, count, halves, report)
-            except TooFewSamples as error:
-                if self.samples is not None:
-                    raise
-                samples = max(2 * samples, error.needed)
+        """The first batches on the way to a tolerance: of few samples, unless the user says how many."""
+        if self.samples is None:
+            return piloted(setting, count, halves, report)
+        return self._sampled(setting, self.samples, count, halves, report)
 
     def _sampled(
         self, setting: Setting, samples: int, count: int, halves: bool, report: Report
@@ -103,25 +90,15 @@ class SampledMethod(Method, abstract=True):
 
     def enough_samples(self, setting: Setting) -> int:
         """A number of samples of which the directions fill no more than a fifth."""
-        return _enough(self.pilot(setting, 1, False, lambda done: None))
+        return _enough(piloted(setting))
 
     def _samples_to_run(self, setting: Setting) -> int:
         """The samples of a batch. What many of them will take is said, and too much memory is refused."""
         if self.samples is not None and self.samples < MANY_SAMPLES:
             return self.samples
-        few = dataclasses.replace(self, samples=None)
-        pilot = few.pilot(setting, 1, False, lambda done: None)
+        pilot = piloted(setting)
         samples = self.samples or _enough(pilot)
-        seconds, memory = pilot.cost(samples, self.batches)
-        if seconds > WORTH_SAYING or memory > MUCH_MEMORY:
-            note(
-                f"{self.batches} batches of {samples} samples: about {seconds:.2g} s, {memory / 2**20:.3g} MB"
-            )
-        needed = COPIED * memory
-        fits = 2 ** math.floor(math.log2(psutil.virtual_memory().available * samples / needed))
-        require_memory(
-            needed, f"{self.batches} batches of {samples} samples", f"{fits} samples would fit"
-        )
+        forecast(pilot, samples, self.batches)
         return samples
 
 

@@ -16,6 +16,7 @@ from learndyn.core.progress import note
 from learndyn.core.progressing import Report
 from learndyn.errors import NotConverged
 from learndyn.sampling.batches import FULLEST, Sampling, Setting, sampled
+from learndyn.sampling.forecast import COPIED
 
 if TYPE_CHECKING:
     from learndyn.sampling.method import SampledMethod
@@ -26,8 +27,6 @@ MOST_BATCHES = 4096
 """Batches after which the tolerance counts as out of reach."""
 SHARE_OF_MEMORY = 0.5
 """Of the free memory, what batches may fill."""
-COPIED = 2.0
-"""Arrays that grow are copied into larger ones."""
 SPARE = 1.1
 """More samples than the forecast says, because the spread of few batches is not known well."""
 

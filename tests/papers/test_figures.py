@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from learndyn.papers import convolutional as convolutional_figure
-from learndyn.papers import deep_linear, neural_ode, primer, residual, wide
+from learndyn.papers import deep_linear, neural_ode, primer, residual, wide, wide_features
 from learndyn.papers import delayed_features as reused
 from learndyn.papers import neural_ode_family as family
 from learndyn.papers.registry import figures
@@ -121,9 +121,9 @@ TINY = {
         **GRID,
     ),
     "wide-1": Tiny(
-        wide.figure_1,
-        FEW | {"seeds": 2, "widths": (10, 20), "repeats": 2, "samples": 16, "batches": 2},
-        *(BORDELON, 1.5, WIDE),
+        wide_features.figure_1,
+        FEW | {"widths": (10, 20), "repeats": 2, "samples": 1024, "batches": 2, "draws": 2},
+        *(BORDELON, 5, WIDE),
         **CURVES,
     ),
     "wide-2": Tiny(wide.figure_2, FEW | {"seeds": 2, "points": 4}, BORDELON, 1.5, WIDE, **CURVES),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import psutil
 import threadpoolctl
 from scipy.special import stdtrit
 
@@ -414,6 +415,7 @@ def _sampled_setting(
 ) -> Setting:
     """Batches of a training loop of wide networks, with the observables of wide networks."""
     setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
+    _require_room_for_kernels(setting, len(record), method.batches)
     if drop is None:
         drop = _drop_of(problem.network.activation, method.precision)
     if problem.training.noise and method.precision == "single" and drop < NOISY_DROP:
@@ -441,6 +443,18 @@ def _sampled_setting(
         aside=("preactivation",),
         doubtful=("movement", "A", "B"),
         kept_bytes=_kept_bytes(setting, len(record), method.precision),
+    )
+
+
+def _require_room_for_kernels(setting: WideSetting, states: int, batches: int) -> None:
+    """Refuse kernels at all pairs of recorded states that do not fit in memory, and say how many states would."""
+    # Those of all batches are stacked; their mean, their error and a deviation are three more.
+    numbers = setting.depth * setting.points**2 * (1 + setting.outputs**2) * (2 * batches + 3)
+    fits = math.isqrt(int(psutil.virtual_memory().available / (8 * numbers)))
+    require_memory(
+        8.0 * numbers * states**2,
+        f"{batches} batches of kernels of {setting.points} points at {states} recorded states",
+        f"{fits} states would fit (save_at)",
     )
 
 

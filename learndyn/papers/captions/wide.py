@@ -3,7 +3,7 @@
 from learndyn.papers.figure_facts import FigureFacts
 
 REFERENCE = "Bordelon & Pehlevan, Self-consistent dynamical field theory of kernel evolution, 2022"
-_shared = (
+SHARED = (
     "Networks f = w·φ(h^L)/(γ₀N) with L hidden layers of width N → ∞ by full-batch gradient descent with the raw rate "
     "ηγ₀²N on the loss ⟨(y − f)²⟩/2, a mean over the points; A(X, Y) is the cosine of two kernels. Lines: theory; "
     "points: mean and standard deviation over trained networks."
@@ -11,22 +11,9 @@ _shared = (
 _points = "inputs x ~ N(0, 1) and targets ±1 at random"
 _PICTURES = (
     (
-        "wide-1",
-        "Features of a deep tanh network move as the theory says",
-        f"{_shared} tanh, L = 3, P = 5 points of dimension D = 10, {_points}, η = 0.5, 30 steps; the paper has P = 10 "
-        "images of CIFAR-10 and N = 2500, and does not print η. The theory has 4 × 1024 samples, with bands of two "
-        "standard errors. (a) Loss, 4 networks of N = 1000 with their initial function subtracted. (b)–(e) γ₀ = 2. "
-        "(b) Preactivations of the last layer on all points, 512 samples of the theory and 4 × 1000 neurons. (c) "
-        "1 − A for Φ^ℓ and G^ℓ over all points and 9 × 9 times, 6 networks each: it falls about as 1/N, and is larger "
-        "for G^1 and G^2 than for G^3, as the paper says; but for Φ it is largest in the first layer, not in the last, "
-        "whose kernel is here mostly the part yyᵀ. (d) Kernels at the end, points with target −1 first, theory and one "
-        "network; (e) traces over the points at two times.",
-        1.0,
-    ),
-    (
         "wide-2",
         "Deep linear networks: deeper ones move their kernels more",
-        f"{_shared} φ(h) = h, γ₀ = 1, P = 20 points of dimension D = 40, {_points}, η = 0.1, 60 steps, 4 networks of "
+        f"{SHARED} φ(h) = h, γ₀ = 1, P = 20 points of dimension D = 40, {_points}, η = 0.1, 60 steps, 4 networks of "
         "N = 1000 with their initial function subtracted. The theory is exact, without samples. The paper prints "
         "L = 5, N = 1000 and P = 20; the other depths, γ₀ and η are chosen here. (b) Cosine of H^ℓ(t, t) with "
         "H^ℓ(0, 0), mean over the layers, colours as in (a): 0.95, 0.86 and 0.80 at the end for L = 1, 2 and 5, at one "
@@ -37,7 +24,7 @@ _PICTURES = (
     (
         "wide-3",
         "With weight decay, only networks that learn features keep what they learn",
-        f"{_shared} relu, L = 1, P = 6 points of dimension D = 10, {_points}, η = 0.3, 200 steps, weight decay λ = 0.1 "
+        f"{SHARED} relu, L = 1, P = 6 points of dimension D = 10, {_points}, η = 0.3, 200 steps, weight decay λ = 0.1 "
         "(with a mean over points, λP = 0.6 for their sum; the paper has λ = 1 and prints neither P nor γ₀). 3 "
         "networks of N = 1000, whose initial function is not subtracted: they begin with a loss above ½ by a term of "
         "order 1/(γ₀²N). The theory has 4 × 1024 samples. (a) The final loss falls with γ₀; for γ₀ = 0.2 the network "
@@ -48,7 +35,7 @@ _PICTURES = (
     (
         "wide-4",
         "Approximations hold for small γ₀ only, the full theory for all",
-        f"{_shared} φ(h) = h, L = 5, P = 20 points of dimension D = 40, {_points}, η = 0.06, 60 steps, one network of "
+        f"{SHARED} φ(h) = h, L = 5, P = 20 points of dimension D = 40, {_points}, η = 0.06, 60 steps, one network of "
         "N = 1000 with its initial function subtracted. The paper's caption has P = 100, and γ₀ = 1 as well as 1.5 for "
         "the same panels; its η is not printed. Full theory; static kernel; gradient independence (no responses, "
         "A = B = 0); and the leading order in γ₀², with the factor of the tangent kernel L(L+1)²(L+2)/12 for the "

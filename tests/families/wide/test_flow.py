@@ -10,6 +10,7 @@ import learndyn as ld
 from learndyn.core.curves import Curves, Quantity
 from learndyn.core.record import Record
 from learndyn.families.wide.gradient_flow import first_step, flow
+from learndyn.numerics.max_t import max_t_test
 from learndyn.programs import Dense, einsum, mean, run
 from learndyn.programs import flow as integrator
 from learndyn.programs.flow import Flow
@@ -116,13 +117,17 @@ def test_an_error_without_a_series_is_seen():
         made_up(lambda dt: 1 + 0.4 * dt**0.5)
 
 
-SAMPLED = {"tanh": (256, 32), "relu": (1024, 24)}
+SAMPLED = {"tanh": (512, 32), "relu": (4096, 24)}
 """Samples of a batch, and steps of the descent next to it."""
 
 
 @pytest.mark.parametrize("activation", ["tanh", pytest.param("relu", marks=pytest.mark.slow)])
 def test_flow_of_deep_sampled_networks(activation):
-    """At the default tolerance it converges, to small steps of the same theory and to networks, within the errors."""
+    """At the default tolerance it converges, to small steps of the same theory and to networks, within the errors.
+
+    Networks are extrapolated in 1/N from widths 250 and 500. The alignment of relu networks is too high by about 12/N
+    in the second layer, at widths 500 and 1000: four standard errors of 16 networks, more than `compare` allows.
+    """
     samples, steps = SAMPLED[activation]
     network = ld.Wide(2, activation, 1.0, centered=True)
     points = ld.Points.random(3, 5, seed=2)
@@ -147,9 +152,16 @@ def test_flow_of_deep_sampled_networks(activation):
         assert np.all(np.abs(limit[name].values - known) <= allowed), name
     assert np.max(not_none(limit.standard_error("prediction"))) < 0.02
     assert np.max(np.abs(limit["prediction"])) > 0.1
-    runs = ld.simulate(asked, 500, 16, save_at=5)
-    assert ld.compare(limit, runs, level=0.01 / 2).agrees
     assert limit.evidence["nodes"] > 10
+    assert "warnings" not in limit.evidence
+    small, large = (ld.simulate(asked, width, 16, save_at=5) for width in (250, 500))
+    for name in ("prediction", "train_loss", "alignment"):
+        residuals = (2 * large[name] - small[name] - limit[name]).transpose("seed", ...).values
+        spread = not_none(limit.standard_error(name)).values.ravel()
+        # Centred networks start from f = 0 exactly.
+        moving = residuals.reshape(16, -1).std(axis=0) > 1e-12
+        test = max_t_test(residuals.reshape(16, -1)[:, moving], 0.0, 0.005, further=spread[moving])
+        assert test[1] > 0.005, (name, test)
 
 
 LINEAR = ld.Problem(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves, averaged
 from learndyn.core.method import Method, Way
+from learndyn.core.progress import notes_are_shown
 from learndyn.core.progressing import Report
 from learndyn.core.record import Record
 from learndyn.core.threads import in_threads, workers
@@ -29,13 +30,13 @@ from learndyn.families.two_layer.student_teacher import (
     rule_of_test_loss,
     student_teacher,
 )
-from learndyn.memory import require_memory
 from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.checks import choice, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.programs import Limit, ProgramRun, run
 from learndyn.sampling.batches import Batch, Sampling, sampled
+from learndyn.sampling.forecast import piloted, require_room, say_forecast
 
 TRACED_SAMPLES, REVEALED_SAMPLES = 1024, 8192
 """Examples per batch unless the user says how many."""
@@ -84,7 +85,13 @@ class CausalSampling(TimeSteps, Method):
         if self._revealed(problem):
             return _of_revealed(self._sampled(runs, report), setting)
         samples = self.samples or TRACED_SAMPLES
-        runs.check_memory(TracedInputs.memory(setting, samples), samples, self.batches)
+        of_batch = functools.partial(TracedInputs.memory, setting)
+        runs.check_memory(of_batch, samples, self.batches)
+        if notes_are_shown():
+            seconds = TracedInputs.seconds(setting, samples) * self.batches / workers(self.batches)
+            say_forecast(
+                samples, self.batches, seconds, runs.memory(of_batch, samples, self.batches)
+            )
         seeds = np.random.SeedSequence(seed).spawn(self.batches)
         work = functools.partial(runs.traced, samples, seeds)
         batches = [curves for _, curves in sorted(in_threads(work, range(self.batches), report))]
@@ -104,7 +111,10 @@ class CausalSampling(TimeSteps, Method):
         """Batches of revealed inputs, with halves if half of the samples are enough."""
         samples, halves = self.samples or REVEALED_SAMPLES, True
         while True:
-            runs.check_memory(runs.revealed_memory(samples), samples, self.batches)
+            runs.check_memory(runs.revealed_memory, samples, self.batches)
+            if notes_are_shown() and samples >= REVEALED_SAMPLES:
+                seconds, memory = piloted(runs).cost(samples, self.batches)
+                say_forecast(samples, self.batches, (1 + halves) * seconds, memory)
             try:
                 return sampled(runs, samples, range(self.batches), halves, report)
             except TooFewSamples as error:
@@ -219,14 +229,18 @@ class Runs(NamedTuple):
         most = setting.teachers + K + 2 + 2 * K * len(setting.grid.times)
         return 8.0 * samples * (5 * min(most, samples / 1.5) + K * len(self.saved))
 
-    def check_memory(self, needed: float, samples: int, batches: int) -> None:
-        """Refuse what the machine has no memory for, if a batch needs so many bytes."""
-        needed = workers(batches) * needed
-        needed += 8.0 * 6 * batches * (len(self.saved) * self.setting.hidden) ** 2
-        require_memory(
-            needed,
+    def memory(self, of_batch: Callable[[int], float], samples: int, batches: int) -> float:
+        """Bytes for batches of so many samples, as many at a time as there are cores."""
+        two_times = 8.0 * 6 * batches * (len(self.saved) * self.setting.hidden) ** 2
+        return workers(batches) * of_batch(samples) + two_times
+
+    def check_memory(self, of_batch: Callable[[int], float], samples: int, batches: int) -> None:
+        """Refuse what the machine has no memory for, and say how many samples would fit."""
+        require_room(
+            lambda count: self.memory(of_batch, count, batches),
+            samples,
             f"{len(self.setting.grid.tau)} steps with {samples} samples",
-            "use fewer samples, larger steps or fewer recorded times",
+            "use larger steps or fewer recorded times",
         )
 
 

@@ -14,6 +14,7 @@ R_h follows from an adjoint recursion over the steps before it, which costs S TÂ
 """
 
 import itertools
+import time
 
 import numpy as np
 
@@ -73,6 +74,21 @@ class TracedInputs(Inputs):
         K, M = setting.hidden, setting.teachers
         n = len(setting.grid.times) * K
         return 8.0 * (samples * (n * (3 + 2 * K + M) + K * K * CHUNK) + 6 * n * n)
+
+    @staticmethod
+    def seconds(setting: ReusedSetting, samples: int) -> float:
+        """A forecast for one batch: row t of R_h costs as tÂ², and the last row of one chunk is timed."""
+        K, n = setting.hidden, len(setting.grid.times)
+        kernel, M, Y = (
+            np.zeros((n * K, n * K)),
+            np.zeros((n, K, K, CHUNK)),
+            np.empty((n, K, K, CHUNK)),
+        )
+        began = 0.0
+        for t in (0, n - 1):  # the first compiles
+            began = time.perf_counter()
+            _adjoint(t, kernel, M[: t + 1], Y, np.zeros((t + 1, K, K)), np.zeros(CHUNK))
+        return (time.perf_counter() - began) * n / 3 * samples / CHUNK
 
     def start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         w_star, w = self.setting.coordinates()

@@ -37,6 +37,7 @@ SETTINGS = {
     "even in the control": problem(field=EVEN, initial_overlap=0.5, epochs=8, steps=5),
     "even, symmetric start": problem(field=EVEN, epochs=4, rate=0.2, steps=5),
 }
+pytestmark = pytest.mark.compiles
 LEVEL = 0.01 / len(SETTINGS)
 INFERENCE = (0, 3)
 

@@ -57,6 +57,7 @@ SETTINGS = {
         driver_loss=0.3,
     ),
 }  # fmt: skip
+pytestmark = pytest.mark.compiles
 LEVEL = 0.01 / len(SETTINGS)
 QUICK = (
     "superfluous neurons",

@@ -31,7 +31,7 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_finish():
-    """Tracing makes many objects; looking for cycles among all of them, every 700 objects, takes a tenth of the time."""
+    """Look for cycles of objects less often: tracing makes so many objects that it takes a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

@@ -1,7 +1,8 @@
 """Theories are imported when they are first needed: those of `learndyn.families`, then those of other packages.
 
 A family is a package in `learndyn.families`; its module `theories` registers its theories with the core. Other packages
-name a module that does the same in the entry-point group `learndyn.theories`.
+name a module that does the same in the entry-point group `learndyn.theories`. Importing all families takes seconds, and
+a network of a family has its theories there, so that problems with such a network need that family only.
 """
 
 import importlib
@@ -11,7 +12,9 @@ from importlib.metadata import EntryPoints, entry_points
 
 _FAMILIES = "learndyn.families"
 _lock = threading.RLock()
-_started = False
+_loading = False
+_loaded: set[str | None] = set()
+"""The families that were imported; None stands for all of them and the other packages."""
 
 
 def families() -> list[str]:
@@ -25,18 +28,33 @@ def other_packages() -> EntryPoints:
     return entry_points(group="learndyn.theories")
 
 
-def load_theories() -> None:
-    """Import all theories, once. Within the import of a theory this does nothing; other threads wait for its end."""
-    global _started
+def load_theories(network: type | None = None) -> None:
+    """Import all theories, once; or at least all those for a class of networks, if it is given.
+
+    Within the import of a theory this does nothing; other threads wait for its end.
+    """
+    global _loading
+    family = None if network is None else _family_of(network)
+    if None in _loaded or family in _loaded:
+        return
     with _lock:
-        if _started:
+        if _loading or None in _loaded or family in _loaded:
             return
-        _started = True
+        others = other_packages()
+        # Theories of other packages replace those of the same name, which must be there before.
+        whole = family is None or bool(others)
+        _loading = True
         try:
-            for family in families():
-                importlib.import_module(f"{family}.theories")
-            for entry in other_packages():
+            for name in families() if whole else [family]:
+                importlib.import_module(f"{name}.theories")
+            for entry in others:
                 entry.load()
-        except BaseException:
-            _started = False
-            raise
+            _loaded.add(None if whole else family)
+        finally:
+            _loading = False
+
+
+def _family_of(network: type) -> str | None:
+    """The family in which a class of networks is defined, or None."""
+    inside = network.__module__.startswith(f"{_FAMILIES}.")
+    return ".".join(network.__module__.split(".")[:3]) if inside else None

@@ -22,38 +22,50 @@ def python(*arguments, folder, path=()):
     )
 
 
-def test_the_template_of_a_theory_is_short_and_its_finite_network_agrees(tmp_path):
-    example = EXAMPLES / "own_theory.py"
-    assert len(example.read_text(encoding="utf-8").splitlines()) < 150
-    outcome = python(example, folder=tmp_path)
-    assert outcome.stderr == ""
-    assert "agreement in every observable" in outcome.stdout
+CHANGES = [
+    ("learning_rate = 0.5", "learning_rate = 2.5", "must be less than 2"),
+    (
+        "learning_rate = 0.5",
+        "learning_rate = 0.5\nweight_decay = 0.1",
+        "training.weight_decay = 0.1",
+    ),
+    ("noise = 0.3", "noise = 0.3\nbatch = 2", "data.batch = 2: the theory"),
+    ('activation = "linear"', 'activation = "erf"', "one linear unit"),
+]
+"""What is changed in the problem of the template, and words of the refusal."""
+REFUSED = "what is refused:\n"
 
 
-def test_the_template_refuses_what_it_has_no_term_for(tmp_path):
-    changes = [
-        ("learning_rate = 0.5", "learning_rate = 2.5", "must be less than 2"),
-        (
-            "learning_rate = 0.5",
-            "learning_rate = 0.5\nweight_decay = 0.1",
-            "training.weight_decay = 0.1",
-        ),
-        ("noise = 0.3", "noise = 0.3\nbatch = 2", "data.batch = 2: the theory"),
-        ('activation = "linear"', 'activation = "erf"', "one linear unit"),
-    ]
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """The process that runs the template of a theory, and then tries the changes."""
     text = (EXAMPLES / "own_theory.toml").read_text(encoding="utf-8")
-    assert all(right in text for right, _, _ in changes)
+    assert all(right in text for right, _, _ in CHANGES)
     code = f"""
-import own_theory
-for text in {[text.replace(right, wrong) for right, wrong, _ in changes]!r}:
+import runpy
+import learndyn as ld
+runpy.run_path({str(EXAMPLES / "own_theory.py")!r}, run_name="__main__")
+print({REFUSED!r}, end="")
+for text in {[text.replace(right, wrong) for right, wrong, _ in CHANGES]!r}:
     try:
-        own_theory.ld.Problem.from_text(text)
+        ld.Problem.from_text(text)
         print("accepted")
-    except own_theory.ld.ProblemError as error:
+    except ld.ProblemError as error:
         print(error)
 """
-    outcome = python("-c", code, folder=tmp_path, path=[EXAMPLES])
-    for line, (_, _, words) in zip(outcome.stdout.splitlines(), changes, strict=True):
+    return python("-c", code, folder=tmp_path_factory.mktemp("template"))
+
+
+def test_the_template_of_a_theory_is_short_and_its_finite_network_agrees(template):
+    example = EXAMPLES / "own_theory.py"
+    assert len(example.read_text(encoding="utf-8").splitlines()) < 150
+    assert template.stderr == ""
+    assert "agreement in every observable" in template.stdout.partition(REFUSED)[0]
+
+
+def test_the_template_refuses_what_it_has_no_term_for(template):
+    lines = template.stdout.partition(REFUSED)[2].splitlines()
+    for line, (_, _, words) in zip(lines, CHANGES, strict=True):
         assert words in line
 
 

@@ -135,6 +135,14 @@ try:
 except ld.ProblemError as error:
     print(error)
 """
+OWN = """
+import sys
+import learndyn as ld
+data = ld.Dataset(ld.LinearMap(), ratio=1.5)
+ld.Problem(ld.DeepLinear(2, 1.0, 1.0), data, ld.GradientDescent(0.1, steps=2))
+print(*sorted({name.split(".")[2] for name in sys.modules if name.startswith("learndyn.families.")}))
+print(len(ld.theories()))
+"""
 KINDS = """
 from learndyn.problem.problem import Problem
 data = {"kind": "stream", "task": {"kind": "teacher.orthonormal", "activation": "erf", "hidden": 1}}
@@ -170,7 +178,7 @@ def printed():
     """What the codes above print, each where nothing of learndyn was imported before."""
     pickled = PICKLED.format(task=pickle.dumps(ld.Teacher.orthonormal("erf", 2)))
     codes = {"reviewed": REVIEWED, "kinds": KINDS, "replaced": REPLACED, "told": TOLD}
-    codes |= {"pictures": PICTURES, "pickled": pickled}
+    codes |= {"pictures": PICTURES, "pickled": pickled, "own": OWN}
     outputs = python(*((code,) for code in codes.values()), packages=SLOW_TO_IMPORT)
     return dict(zip(codes, outputs, strict=True))
 
@@ -178,6 +186,10 @@ def printed():
 def test_a_problem_is_reviewed_although_no_theory_was_imported_before(printed):
     expected = "training.momentum = 0.5: the theory two_layer/stream does not understand"
     assert expected in printed["reviewed"]
+
+
+def test_a_problem_imports_the_family_of_its_network_only(printed):
+    assert printed["own"].splitlines() == ["deep_linear", str(len(theories()))]
 
 
 def test_kinds_are_known_although_no_theory_was_imported_before(printed):

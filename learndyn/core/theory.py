@@ -247,9 +247,10 @@ def theory_for(problem: Problem) -> Theory:
 def _fitting(problem: Problem) -> list[Theory]:
     """The theories for a problem; raises `ProblemError` if there are some for its types, but none understands it."""
     parts = (problem.network, problem.task, problem.data, problem.training)
+    load_theories(type(problem.network))
     applying = [
         theory
-        for theory in theories()
+        for _, theory in sorted(_theories.items())
         if all(
             map(isinstance, parts, (theory.network, theory.task, theory.supply, theory.training))
         )

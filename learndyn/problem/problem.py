@@ -48,7 +48,7 @@ class Problem(Part):
             object.__setattr__(self, name, value)
         # A bound method of a module takes longer to make than most checks to run.
         type(self.network).check(self.network, self.data)
-        load_theories()  # they review it
+        load_theories(type(self.network))  # they review it
         for review in _reviews:
             review(self)
 

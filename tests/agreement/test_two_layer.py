@@ -45,7 +45,8 @@ SETTINGS = {
     ),
 }
 
-QUICK = ("K = M", "K > M", "noise", "trained readout", "relu")
+QUICK = ("noise", "trained readout", "relu")
+"""K = M with noise, K > M with a trained readout, and another activation."""
 SGD_UP_TO = {"quick": 500, "whole": 2000}
 """Larger networks are the exact chain of their overlaps: it costs as much at any size, and it has the same law, as
 `test_chain_and_sgd_have_the_same_law` shows."""

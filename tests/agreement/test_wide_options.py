@@ -51,6 +51,7 @@ SETTINGS = {
     "norm": problem(normalization="layer", rate=0.3),
     "widths and scales": problem(widths=[2.0, 0.5], scales=[1.2, 0.8, 1.5], rate=0.3),
 }
+pytestmark = pytest.mark.compiles
 QUICK = ["gap", "feedback", "skips", "norm", "widths and scales"]
 SAVED = 5
 

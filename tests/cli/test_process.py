@@ -35,7 +35,7 @@ def test_ctrl_c_in_a_long_simulation_keeps_what_was_finished(problem_file, tmp_p
     path = tmp_path / "runs.nc"
     text = problem_file.read_text(encoding="utf-8")
     # Each network takes a fraction of a second; all of them would take minutes.
-    problem_file.write_text(text.replace("time = 1.0", "time = 500.0"), encoding="utf-8")
+    problem_file.write_text(text.replace("time = 1.0", "time = 100.0"), encoding="utf-8")
     options = ["--size", "50", "--seeds", "2000", "--save-at", "linear:3", "-o", str(path)]
     screen, terminal = pty.openpty()
     process = subprocess.Popen(
@@ -50,7 +50,7 @@ def test_ctrl_c_in_a_long_simulation_keeps_what_was_finished(problem_file, tmp_p
         read_until(screen, "training 2000 networks", seconds=120)
         # An estimate of the remaining time means that compilation is over.
         read_until(screen, r"\d:\d\d:\d\d", seconds=60)
-        time.sleep(2.0)
+        time.sleep(1.0)
         process.send_signal(signal.SIGINT)
         said = read_until(screen, r"interrupted: .*\.nc", seconds=60)
         code = process.wait(60)

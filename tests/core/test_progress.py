@@ -25,8 +25,8 @@ def solve_compiling(monkeypatch):
         def formula(times):
             total = np.zeros_like(times)
             for i in range(len(times)):
-                total[i] = np.exp(-np.sin(times[i])) + np.linalg.norm(times)
-            return np.sort(total)
+                total[i] = np.exp(-np.sin(times[i]))
+            return total
 
         problem, times = problems.two_layer(time=1.0), np.linspace(0, 1, 7)
         theory = Fake(lambda problem, times: {"test_loss": formula(times)})

@@ -55,15 +55,19 @@ def replicates(student, teacher, C, s, K, rule):
 
 
 @functools.cache
-def compiled(function, places):
-    return jax.jit(lambda activation, C: function(activation, C, *places))
+def compiled(function, fields):
+    """An average over so many fields, of a stack of their covariances."""
+    places = range(fields)
+    return jax.jit(
+        jax.vmap(lambda activation, C: function(activation, C, *places), in_axes=(None, 0))
+    )
 
 
-def average(function, activation, C, *index):
-    """One average, from the covariance of its distinct fields: fewer compilations."""
-    distinct = list(dict.fromkeys(index))
-    places = tuple(distinct.index(i) for i in index)
-    return float(compiled(function, places)(activation, C[np.ix_(distinct, distinct)]))
+def averages(function, activation, C, indices):
+    """An average at several indices. A field that is met twice counts as two: one compilation serves all."""
+    indices = np.asarray(indices)
+    covariances = C[indices[:, :, None], indices[:, None, :]]
+    return np.asarray(compiled(function, indices.shape[1])(activation, covariances))
 
 
 @pytest.mark.parametrize(
@@ -80,13 +84,12 @@ def test_the_moments_are_the_sums_of_the_averages(activation, case):
 
     def table(function, *index):
         """The average with two more indices that run over all fields."""
-        return np.array(
-            [[average(function, activation, C, *index, c, d) for d in range(n)] for c in range(n)]
-        )
+        indices = [(*index, c, d) for c in range(n) for d in range(n)]
+        return averages(function, activation, C, indices).reshape(n, n)
 
     with float64():
         # One student, one pair and one index of each kind suffice.
-        two, three, slope = table(I2), table(I3, 0), average(J2, activation, C, 0, 1)
+        two, three, (slope,) = table(I2), table(I3, 0), averages(J2, activation, C, [(0, 1)])
         four, single = table(I4, 0, 1), table(I4, 1, 1)
     # Rounding of sums of tens of terms of order one.
     np.testing.assert_allclose(got.force[0], three @ s, atol=1e-13)
@@ -100,14 +103,14 @@ def test_the_moments_are_the_sums_of_the_averages(activation, case):
 
 @pytest.mark.parametrize("activation", [Erf(), Relu(), CUBIC])
 def test_large_and_small_problems_use_the_same_formula(activation, monkeypatch):
-    C, s = covariance_and_weights(3, 2, seed=4)
-    whole = moments(activation, activation, C, s, 3)
+    C, s = covariance_and_weights(4, 2, seed=4)
+    whole = moments(activation, activation, C, s, 4)
     for module in ("erf", "relu", "polynomial"):
         monkeypatch.setattr(f"learndyn.numerics.{module}.CHUNK", 2)
     monkeypatch.setattr("learndyn.numerics.erf.FEWEST", 2)
     with float64():
         # A new function, which is traced anew with the small chunks.
-        pieces = jax.jit(lambda C: error_moments(activation, activation, C, s, 3))(C)
+        pieces = jax.jit(lambda C: error_moments(activation, activation, C, s, 4))(C)
     np.testing.assert_allclose(pieces.square, whole.square, atol=1e-13)
 
 
@@ -130,27 +133,29 @@ def test_student_and_teacher_may_be_different_polynomials():
 
 @pytest.mark.parametrize("activation", CLOSED)
 def test_a_perfect_student_has_no_error(activation):
-    T, v = covariance_and_weights(3, 0, seed=6)
-    C = np.block([[T, T], [T, T]])
-    got = moments(activation, activation, C, np.concatenate([v, -v]), 3)
+    """Two students are the teachers; two more are not read."""
+    C, v = covariance_and_weights(4, 0, seed=6)
+    fields = [0, 1, 2, 3, 0, 1]
+    s = np.concatenate([v[:2], [0, 0], -v[:2]])
+    got = moments(activation, activation, C[np.ix_(fields, fields)], s, 4)
     # Differences of terms of order one: rounding of a few tens of them.
     for value in (got.force, got.square, got.readout, got.loss):
         assert np.max(np.abs(value)) < 1e-13
 
 
 def test_gradient_flow_skips_the_square():
-    C, s = covariance_and_weights(3, 2)
-    full, flow = moments(Erf(), Erf(), C, s, 3), moments(Erf(), Erf(), C, s, 3, second_order=False)
+    C, s = covariance_and_weights(4, 2)
+    full, flow = moments(Erf(), Erf(), C, s, 4), moments(Erf(), Erf(), C, s, 4, second_order=False)
     assert np.all(flow.square == 0)
     assert np.array_equal(flow.force, full.force)
 
 
 @pytest.mark.parametrize("activation", CLOSED)
 def test_loss_is_that_of_the_moments(activation):
-    C, s = covariance_and_weights(3, 2)
+    C, s = covariance_and_weights(4, 2)
     with float64():
-        alone = float(loss(activation, activation, C, s, 3))
-    assert abs(alone - moments(activation, activation, C, s, 3).loss) < 1e-14
+        alone = float(jax.jit(loss, static_argnums=4)(activation, activation, C, s, 4))
+    assert abs(alone - moments(activation, activation, C, s, 4).loss) < 1e-14
 
 
 @pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 1), (2, 2), (3, 3)])
@@ -160,7 +165,7 @@ def test_a_rule_agrees_with_the_closed_form_within_its_error(K, M):
     with float64():
         rule = gaussian_rule(K + M, 2**12, 8, seed=2)
         mean, error = replicates(Erf(), Erf(), C, s, K, rule)
-        single = float(loss(Erf(), Erf(), C, s, K, rule.replicate(0)))
+        single = float(jax.jit(loss, static_argnums=4)(Erf(), Erf(), C, s, K, rule.replicate(0)))
     for name in exact._fields:
         deviation = np.abs(getattr(mean, name) - getattr(exact, name))
         # Seven degrees of freedom: |t| > 8 has probability 1e-4. Grids also cut the tails: by less
@@ -290,12 +295,12 @@ def test_new_numbers_do_not_recompile():
 
 
 def test_moments_can_be_batched():
-    first, second = covariance_and_weights(2, 2, 1), covariance_and_weights(2, 2, 2)
+    first, second = covariance_and_weights(4, 2, 1), covariance_and_weights(4, 2, 2)
     C, s = (np.stack(pair) for pair in zip(first, second, strict=True))
     for activation in CLOSED:
         with float64():
-            batch = jax.jit(jax.vmap(lambda C, s, g=activation: error_moments(g, g, C, s, 2)))(C, s)
-        one = moments(activation, activation, *second, 2)
+            batch = jax.jit(jax.vmap(lambda C, s, g=activation: error_moments(g, g, C, s, 4)))(C, s)
+        one = moments(activation, activation, *second, 4)
         np.testing.assert_allclose(batch.square[1], one.square, atol=1e-13)
 
 
@@ -318,4 +323,4 @@ def test_pairs_without_closed_form_ask_for_a_rule(student):
 def test_a_standard_error_needs_two_replicates():
     C, s = covariance_and_weights(1, 1)
     with float64(), pytest.raises(ProblemError, match="at least 2"):
-        rule_moments(Erf(), Erf(), C, s, 1, gaussian_rule(2, 64, 1, seed=0))
+        replicates(Erf(), Erf(), C, s, 1, gaussian_rule(2, 64, 1, seed=0))

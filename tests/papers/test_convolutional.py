@@ -15,7 +15,7 @@ def test_waves_have_both_kinds_and_their_periods():
 
 
 def test_the_figure_has_a_line_for_each_richness_and_points_for_each_width():
-    options = {"seeds": 2, "steps": 4, "points": 4, "samples": 512, "batches": 2}
+    options = {"seeds": 2, "steps": 2, "points": 2, "samples": 256, "batches": 2}
     figure = figure_5(lambda done: None, (4, 8), (0.5, 1.0), **options)
     assert len(figure.axes) == 3
     for panel in figure.axes:

@@ -26,6 +26,8 @@ PROGRAMS = [
     ("layered", 4, 2),
 ]
 """Name, size, and a rank that is reached: all rows or columns of a matrix."""
+QUICK = ("tied-sgd", "recurrent", "late", "layered")
+"""The layers of a multi-layer perceptron are in the last of these, too."""
 
 
 def ensembles(name: str, size: int, seeds: int) -> tuple[np.ndarray, np.ndarray, list]:
@@ -50,7 +52,10 @@ def smallest_p_values(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize(("name", "size", "full"), PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "size", "full"),
+    [x if x[0] in QUICK else pytest.param(*x, marks=pytest.mark.slow) for x in PROGRAMS],
+)
 def test_lazy_and_dense_networks_have_the_same_law(name, size, full):
     a, b, lazy = ensembles(name, size, 100)
     assert any(full in ranks for ranks in lazy[0].ranks.values())

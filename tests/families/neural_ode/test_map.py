@@ -156,6 +156,7 @@ def test_one_euler_step_by_hand():
     np.testing.assert_allclose(found["C_theta"][1, 0, 0, 0], A * Q + eta * v * m, rtol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_the_error_is_of_first_order_in_the_step():
     """m(10) with N = 20 … 80: errors against the extrapolated value halve with h, up to the next order."""
     limit = ld.solve(problem(), ld.OverlapMap(extrapolation=3))

@@ -8,6 +8,7 @@ import pytest
 import learndyn as ld
 from tests import problems
 
+pytestmark = pytest.mark.compiles
 problem = partial(problems.neural_ode, steps=10, epochs=5)
 
 

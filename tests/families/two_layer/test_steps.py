@@ -10,6 +10,8 @@ import learndyn as ld
 from tests import problems
 from tests.optional import not_none
 
+pytestmark = pytest.mark.compiles
+
 online = partial(problems.two_layer, Q=[[0.3, 0.05], [0.05, 0.2]], R=[[0.1, 0.0], [0.0, 0.15]])
 STREAM = online(noise=0.1, time=4.0, rate=1.0, weight_decay=0.02)
 POPULATION = online(supply="population", time=4.0, rate=1.0)

@@ -16,6 +16,8 @@ from learndyn.problem.schedules import ExponentialDecay
 from tests import problems
 from tests.optional import not_none
 
+pytestmark = pytest.mark.compiles
+
 N, P, STEPS = 6, 2, 4
 problem = partial(
     problems.wide,

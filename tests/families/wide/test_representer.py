@@ -102,6 +102,7 @@ def test_the_last_kernel_does_not_represent_a_relu_network_and_the_mean_over_lat
     assert last > 5 * mean
 
 
+@pytest.mark.slow
 def test_in_the_limit_of_small_steps_the_mean_kernel_is_right_and_the_last_one_is_not():
     """A neuron that slides is off the kink by the length of a step, so that the mean over pairs misses by O(η)."""
     last, mean = misses(COARSE, 500, 100)
@@ -112,6 +113,7 @@ def test_in_the_limit_of_small_steps_the_mean_kernel_is_right_and_the_last_one_i
     assert last_fine > 5 * mean_fine
 
 
+@pytest.mark.slow
 def test_neurons_slide_along_their_kinks_at_any_rate():
     coarse, fine = flips(COARSE, 500, 100), flips(FINE, 1500, 200)
     assert coarse > 0.05

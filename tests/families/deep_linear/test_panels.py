@@ -231,7 +231,10 @@ def test_lazy_flow_on_the_population_decays_mode_by_mode():
 def test_late_flow_with_few_examples_ends_at_the_interpolator():
     """Lazy: κ with Σ λ/(λ + κ) = P, and test loss (κ² Σ λ w*²/(λ + κ)² + σ²)/(1 − Σ λ²/(λ + κ)²/P)."""
     lam, w = POWER_LAW.spectrum.arrays()
-    kappa = scipy.optimize.brentq(lambda k: np.sum(lam / (lam + k)) - 8, 1e-6, 1.0, xtol=1e-15)
+    root = scipy.optimize.root_scalar(
+        lambda k: np.sum(lam / (lam + k)) - 8, bracket=(1e-6, 1.0), xtol=1e-15
+    )
+    kappa = root.root
     left = kappa**2 * np.sum(lam * w[0] ** 2 / (lam + kappa) ** 2) + 0.25
     exact = left / (1 - np.sum(lam**2 / (lam + kappa) ** 2) / 8)
     data = ld.Dataset(POWER_LAW, examples=8, noise=0.5)

@@ -6,9 +6,7 @@ BLAS copies the many rows into an order of its own, which does not pay for few p
 import numpy as np
 
 from learndyn.numerics.lower import in_place
-
-CHUNK = 1024
-"""Entries that are summed in single precision before they join the sum in double precision."""
+from learndyn.numerics.products import CHUNK
 
 
 @in_place

@@ -11,10 +11,11 @@ vanish by r → −r. f_0 is the static kernel's output. Kernels are ⟨φφ⟩ 
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from learndyn.families.wide.equations.approximations import plain_rates
 from learndyn.families.wide.problem_arrays import WideSetting
@@ -37,13 +38,16 @@ class Orders(NamedTuple):
     g: tuple[np.ndarray, ...]
 
 
-def derivatives(activation: Activation, u: np.ndarray) -> tuple[np.ndarray, ...]:
+@eqx.filter_jit
+def derivatives(activation: Activation, u: np.ndarray) -> tuple[Array, ...]:
     """φ, φ', φ'' and φ''' at u."""
-    functions = [activation, activation.derivative]
-    for _ in range(2):
-        last = functions[-1]
-        functions.append(lambda x, last=last: jax.jvp(last, (x,), (jnp.ones_like(x),))[1])
-    return tuple(np.asarray(jax.jit(function)(u)) for function in functions)
+    at = jnp.asarray(u)
+
+    def curvature(x: Array) -> Array:
+        return jax.jvp(activation.derivative, (x,), (jnp.ones_like(x),))[1]
+
+    second, third = jax.jvp(curvature, (at,), (jnp.ones_like(at),))
+    return activation(at), activation.derivative(at), second, third
 
 
 def second_order(
@@ -58,7 +62,7 @@ def second_order(
         setting.K + setting.bias,
         setting.loss,
     )
-    phi = derivatives(setting.activation, u)
+    phi = tuple(map(np.asarray, derivatives(setting.activation, u)))
     h, z = [np.zeros_like(u) for _ in range(3)], [np.zeros_like(r) for _ in range(3)]
     f, kept = [], []
     for t in range(setting.states):

@@ -1,4 +1,4 @@
-"""Draws docs/images/long-times.png: late overfitting, and what each method costs. Run it as `python docs/long_times_picture.py`."""
+"""Draws images/long-times.png: late overfitting, and what each method costs."""
 
 import time
 from pathlib import Path

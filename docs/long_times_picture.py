@@ -14,17 +14,14 @@ DATA = ld.Dataset(ld.LinearMap(), ratio=1.1, noise=0.7)
 NETWORK = ld.DeepLinear(2, 1.0)
 
 
-def overfitting(
-    axes: Axes, decays: tuple[float, ...] = (0.0, 3e-3, 1e-2, 3e-2), end: float = 1e4
-) -> None:
-    """Test and training loss of gradient flow: overfitting, and what weight decay saves of it."""
+def overfitting(axes: Axes, end: float = 1e5) -> None:
+    """Test and training loss of gradient flow from a lazy, a usual and a rich start."""
     times = np.concatenate([[0.0], np.geomspace(0.01, end, 35)])
-    for decay, colour in zip(decays, COLOURS, strict=False):
-        training = ld.GradientDescent(1.0, time=end, weight_decay=decay)
-        theory = ld.solve(
-            ld.Problem(NETWORK, DATA, training), ld.Panels(tolerance=1e-3), save_at=times
-        )
-        axes.plot(times[1:], theory["test_loss"][1:], color=colour, label=f"decay {decay:g}")
+    for richness, colour in zip((0.1, 1.0, 10.0), COLOURS, strict=False):
+        network = ld.DeepLinear(2, 1.0, richness, centered=True)
+        problem = ld.Problem(network, DATA, ld.GradientDescent(1.0, time=end))
+        theory = ld.solve(problem, ld.Panels(tolerance=1e-3), save_at=times)
+        axes.plot(times[1:], theory["test_loss"][1:], color=colour, label=f"richness {richness:g}")
         axes.plot(times[1:], theory["train_loss"][1:], "--", color=colour)
     axes.set(
         xscale="log",

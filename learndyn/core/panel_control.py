@@ -26,8 +26,8 @@ FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
 AT_ENDS, BETWEEN, OF_RESPONSES = 8.0, 2.0, 0.5
 """The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
 orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In all settings tried, true errors were two to fifty
-times smaller still at the ends; between nodes an eighth of the difference was too little once. Responses to the force of a
-step are extrapolated to the beginning of its panel, where a node more helps little: half of the difference was too
+times smaller still at the ends; between nodes an eighth of the difference was too little once. Responses to the force
+of a step are extrapolated to the beginning of its panel, where a node more helps little: half of the difference was too
 little in three settings of seven."""
 
 

@@ -58,6 +58,19 @@ def cost(what: str, asked: ld.Problem, end: float) -> None:
     print(f"  {what}: {peak:.0f} MiB")
 
 
+def spectra() -> None:
+    """A power law of 40 modes, L = 2, to t = 1e6: fewer examples than modes, as many, and more."""
+    task = ld.LinearMap(ld.PowerLaw(1.5, 1.2, 40))
+    training = ld.GradientDescent(1.0, time=1e6)
+    for examples in (20, 40, 60):
+        data = ld.Dataset(task, examples=examples, noise=0.3)
+        asked = ld.Problem(ld.DeepLinear(2, 50), data, training)
+        start = time.process_time()
+        found = ld.solve(asked, ld.Panels(tolerance=1e-4), save_at=[0, 1e6])
+        seconds, nodes = time.process_time() - start, found.evidence["nodes"]
+        print(f"  40 modes, {examples} examples, t = 1e6: {nodes} nodes, {seconds:.2g} s of CPU")
+
+
 def run() -> None:
     # One thread for each method.
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
@@ -68,3 +81,4 @@ def run() -> None:
             against_the_others(steps)
         cost("gradient flow to 1e6", problem(end=1e6, rate=1.0), 1e6)
         cost("gradient descent of 1e6 steps", problem(10**6), 1e6)
+        spectra()

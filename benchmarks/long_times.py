@@ -128,8 +128,8 @@ def grokking(end: float, samples: int, batches: int) -> None:
     losses = [float(x["test_loss"][1]) for x in (found, other)]
     spread = [float(x.standard_error("test_loss")[1]) for x in (found, other)]
     print(
-        f"    test loss at t = 80: {losses[0]:.4f}({spread[0]:.4f}) and {losses[1]:.4f}({spread[1]:.4f}), the latter with "
-        "the error of its steps"
+        f"    test loss at t = 80: {losses[0]:.4f}({spread[0]:.4f}) and {losses[1]:.4f}({spread[1]:.4f}), the latter "
+        "with the error of its steps"
     )
 
 

@@ -118,6 +118,10 @@ class ImplicitSampling(Method):
         }
         evidence |= {"warnings": doubts(share)} if doubts(share) else {}
         curves = averaged(batches)
+        evidence["accuracy"] = {
+            name: self.tolerance * float(np.max(np.abs(x), initial=0.0))
+            for name, x in curves.arrays.items()
+        }
         return dataclasses.replace(
             curves,
             arrays=curves.arrays | values,

@@ -126,7 +126,7 @@ def grokking(end: float, samples: int, batches: int) -> None:
     what = f"reused data to t = {end:g}, {nodes} nodes, {batches} × {samples}"
     row(what, seconds, f"explicit steps of 0.5 to t = 80 ({reference:.1f} s), times (t/80)³", whole)
     losses = [float(x["test_loss"][1]) for x in (found, other)]
-    spread = [float(x.standard_error("test_loss")[1]) for x in (found, other)]
+    spread = [float(x.data["test_loss_standard_error"][1]) for x in (found, other)]
     print(
         f"    test loss at t = 80: {losses[0]:.4f}({spread[0]:.4f}) and {losses[1]:.4f}({spread[1]:.4f}), the latter "
         "with the error of its steps"

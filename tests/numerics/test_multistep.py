@@ -6,19 +6,14 @@ import pytest
 from learndyn.numerics.multistep import Multistep, derivative, lagrange
 
 
-def integrated(times, rate, order, decay=0.0, force=None):
-    """w' = force(t) − rate·w − decay·w, w(0) = 1, with the first rate in the force and the second in the rule."""
-    rule = Multistep(len(times), decay, order)
-    w = np.ones(1)
+def integrated(times, rate, order, decay=0.0):
+    """w' = −rate·w − decay·w, w(0) = 1, with the first rate as a force and the second in the rule."""
+    rule, w = Multistep(len(times), decay, order), np.ones(1)
     for time in times[1:]:
         rule.add(time)
         n = len(w)
-        drive = 0.0 if force is None else force(rule.times)
-        F = (drive - rate * np.append(w, 0.0)) if force is not None else -rate * np.append(w, 0.0)
-        past = rule.d[n] + rule.kappa[n, :n] @ F[:n]
-        own = rule.kappa[n, n]
-        extra = own * (drive[n] if force is not None else 0.0)
-        w = np.append(w, (past + extra) / (1 + own * rate))
+        past = rule.d[n] - rate * rule.kappa[n, :n] @ w
+        w = np.append(w, past / (1 + rate * rule.kappa[n, n]))
     return w
 
 

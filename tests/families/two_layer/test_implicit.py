@@ -1,6 +1,7 @@
 """Reused data in implicit steps: the explicit rows in explicit steps, and gradient flow at all times."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,15 @@ from learndyn.families.two_layer.reused.implicit import ImplicitExamples
 from learndyn.families.two_layer.reused.solve import setting_of
 from learndyn.families.two_layer.reused.traced import TracedInputs
 from tests import problems
+from tests.optional import not_none
 
 GROKKING = problems.late_learning(ratio=3.0, time=1000.0)
 TIMES = np.array([5.0, 10.0, 20.0, 40.0, 80.0])
+
+
+def error_of(solution, name):
+    """The standard errors of a sampled observable."""
+    return not_none(solution.standard_error(name)).values
 
 
 class Explicit:
@@ -46,7 +53,8 @@ def test_with_explicit_weights_the_rows_are_the_explicit_ones(train_readout):
         inputs = TracedInputs(setting, 64, seed)
         training.follow(inputs, range(n))
         examples = ImplicitExamples(setting, 64, seed, n, float(train_readout))
-        examples.rule = examples.readout_rule = Explicit(setting.grid.tau, setting.decay)
+        explicit: Any = Explicit(setting.grid.tau, setting.decay)
+        examples.rule = examples.readout_rule = explicit
         for time in setting.grid.times:
             assert examples.add(time) <= 4
         np.testing.assert_allclose(examples.loss, training.loss, rtol=1e-5)
@@ -74,7 +82,7 @@ def test_short_flow_is_the_limit_of_explicit_steps():
     for name in ("train_loss", "test_loss", "Q", "R", "v"):
         limit = 2 * explicit[1][name] - explicit[0][name]
         spread = np.hypot(
-            found.standard_error(name), np.hypot(*(x.standard_error(name) for x in explicit)) * 2
+            error_of(found, name), np.hypot(*(error_of(x, name) for x in explicit)) * 2
         )
         scale = 0.01 * float(np.max(np.abs(limit)))
         np.testing.assert_array_less(np.abs(found[name] - limit), 4 * spread + scale)
@@ -91,7 +99,7 @@ def test_grokking_to_a_thousand():
     found = ld.solve(GROKKING, ld.ImplicitSampling(samples=2048), save_at=times)
     assert found.evidence["nodes"] < 100
     train, test = (2 * found[name].values[1:6] for name in ("train_loss", "test_loss"))
-    errors = [2 * found.standard_error(name).values[1:6] for name in ("train_loss", "test_loss")]
+    errors = [2 * error_of(found, name)[1:6] for name in ("train_loss", "test_loss")]
     expected = np.array([0.1669, 0.0752, 0.0291, 0.0086, 0.0017])
     spread = np.hypot(errors[0], [0.0006, 0.0003, 0.0002, 0.0002, 0.0001])
     np.testing.assert_array_less(np.abs(train - expected), 4 * spread + 0.02 * expected)
@@ -114,7 +122,7 @@ def test_smaller_steps_change_losses_within_the_tolerance():
     )
     assert coarse.evidence["nodes"] < fine.evidence["nodes"]
     for name in ("train_loss", "test_loss"):
-        spread = np.hypot(coarse.standard_error(name), fine.standard_error(name))
+        spread = np.hypot(error_of(coarse, name), error_of(fine, name))
         change = np.abs(coarse[name] - fine[name])
         np.testing.assert_array_less(change, 0.01 * fine[name] + 4 * spread + 1e-12)
 
@@ -130,8 +138,8 @@ def test_flow_agrees_with_explicit_rows_and_with_networks():
     ]
     for name in ("train_loss", "test_loss"):
         limit = 2 * explicit[1][name] - explicit[0][name]
-        spread = np.hypot(*(x.standard_error(name) for x in explicit)) * 2
-        spread = np.hypot(spread, found.standard_error(name))
+        spread = np.hypot(*(error_of(x, name) for x in explicit)) * 2
+        spread = np.hypot(spread, error_of(found, name))
         # The next order of explicit steps is about a tenth of their difference.
         rest = 0.1 * np.abs(explicit[1][name] - explicit[0][name])
         allowed = 4 * spread + 0.01 * np.abs(limit) + rest + 1e-12

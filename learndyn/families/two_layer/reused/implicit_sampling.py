@@ -34,7 +34,7 @@ from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import Schedule, integral
 
-SAMPLES, PILOT = 1024, 256
+SAMPLES, PILOT = 1024, 512
 """Examples per batch unless the user says how many, and in the pilot that finds the nodes."""
 MOST_NODES, SPARE = 400, 20
 """With more nodes no solution would end; and how many a batch may have more than the pilot."""

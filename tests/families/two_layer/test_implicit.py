@@ -196,3 +196,46 @@ def test_what_has_no_implicit_steps_is_refused(name):
     asked, words = REFUSED[name]
     with pytest.raises(ld.ProblemError, match=words):
         ld.solve(asked, ld.ImplicitSampling())
+
+
+def marchenko_pastur(gamma, count=4000):
+    """Eigenvalues of X^⊤X/γ and their weights, for γ > 1."""
+    low, high = (1 - gamma**-0.5) ** 2, (1 + gamma**-0.5) ** 2
+    angle = (np.arange(count) + 0.5) / count * np.pi
+    x = (low + high) / 2 - (high - low) / 2 * np.cos(angle)
+    return x, gamma * ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * x) / count
+
+
+def test_a_linear_unit_is_linear_regression_at_all_times():
+    """Exact losses to t = 1e4, where steps are as long as time: a wrong response at equal times would show.
+
+    With left = e^{−xt}: test ½⟨A left² + ς²(1 − left)²/(γx)⟩, train ½[A⟨x left²⟩ + ς²(1 − ⟨1 − left²⟩/γ)], and
+    A = |w − w*|²/D at the start. In a bound of four standard errors, and 1 % for the steps.
+    """
+    gamma, noise, times = 1.5, 0.5, np.array([0.0, 0.5, 2.0, 10.0, 100.0, 1e4])
+    asked = problems.two_layer(
+        activation="linear",
+        teacher_activation="linear",
+        Q=[[0.8]],
+        R=[[0.2]],
+        T=[[1.0]],
+        readout=[1.0],
+        teacher_readout=[1.0],
+        supply="dataset",
+        ratio=gamma,
+        noise=noise,
+        rate=1.0,
+        time=1e4,
+    )
+    found = ld.solve(asked, ld.ImplicitSampling(samples=512), save_at=times)
+    x, weights = marchenko_pastur(gamma)
+    left, A = np.exp(-np.multiply.outer(times, x)), 0.8 - 2 * 0.2 + 1.0
+    exact = {
+        "test_loss": (A * left**2 + noise**2 * (1 - left) ** 2 / (gamma * x)) @ weights / 2,
+        "train_loss": (A * x * left**2 - noise**2 * (1 - left**2) / gamma) @ weights / 2
+        + noise**2 / 2,
+    }
+    for name, expected in exact.items():
+        allowed = 4 * error_of(found, name) + 0.01 * expected + 1e-12
+        np.testing.assert_array_less(np.abs(found[name].values - expected), allowed)
+    assert float(np.max(error_of(found, "train_loss"))) < 0.02 * exact["train_loss"][0]

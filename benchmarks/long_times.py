@@ -1,5 +1,6 @@
-"""Long trainings of deep linear networks: panels against rows and the innovation basis, and what they cost."""
+"""Long trainings: panels against rows and the innovation basis, modes and implicit steps against small steps."""
 
+import dataclasses
 import time
 import tracemalloc
 
@@ -8,6 +9,10 @@ import threadpoolctl
 
 import learndyn as ld
 from benchmarks.timing import best, row
+from learndyn.families.wide.equations.approximations import initial_kernels, static_kernel
+from learndyn.families.wide.equations.static import static_outputs
+from learndyn.families.wide.problem_arrays import wide_setting
+from learndyn.papers.delayed_features import GrokkingSetting
 
 
 def problem(steps: int | None = None, end: float | None = None, rate: float = 0.01) -> ld.Problem:
@@ -71,9 +76,83 @@ def spectra() -> None:
         print(f"  40 modes, {examples} examples, t = 1e6: {nodes} nodes, {seconds:.2g} s of CPU")
 
 
+def wide_linear(steps: int) -> None:
+    """Two layers on three points, γ_0 = 1, η = 0.1: panels against rows and the innovation basis, and to t = 1e6."""
+    data = ld.Points.random(3, 5, seed=2)
+
+    def asked(**length: float) -> ld.Problem:
+        return ld.Problem(ld.Wide(2, "linear"), data, ld.GradientDescent(0.1, **length))
+
+    last = [0, steps]
+    exact = ld.solve(asked(steps=steps), ld.LinearRows(), save_at=last)
+    found = ld.solve(asked(steps=steps), ld.LinearPanels(), save_at=last)
+    error = float(np.max(np.abs(found["prediction"] - exact["prediction"])))
+    seconds = best(lambda: ld.solve(asked(steps=steps), ld.LinearPanels(), save_at=last), 3)
+    what = f"wide, panels, T = {steps}, {found.evidence['nodes']} nodes (error {error:.0e})"
+    for method in (ld.LinearRows(), ld.LinearInnovation()):
+        reference = best(lambda m=method: ld.solve(asked(steps=steps), m, save_at=last), 1)
+        row(what, seconds, type(method).__name__, reference)
+    start = time.process_time()
+    late = ld.solve(asked(time=1e6), ld.LinearPanels(), save_at=[0, 1e6])
+    cpu = time.process_time() - start
+    print(f"  wide, flow to 1e6: {late.evidence['nodes']} nodes, {cpu:.2g} s of CPU")
+
+
+def static_modes(steps: int) -> None:
+    """The static kernel on ten points, mode by mode against stepping."""
+    made = ld.Problem(
+        ld.Wide(2, "linear"), ld.Points.random(10, 20, seed=1), ld.GradientDescent(0.1, steps=steps)
+    )
+    setting = wide_setting(made, steps)
+    K0 = initial_kernels(setting).kernel
+    saved = np.array([0, steps])
+    modes = best(lambda: static_outputs(setting, made.training, K0, saved), 5)
+    row(
+        f"static kernel by modes, T = {steps}",
+        modes,
+        "steps",
+        best(lambda: static_kernel(setting, K0), 1),
+    )
+    late = dataclasses.replace(made.training, steps=10**10)
+    end = np.array([0, 10**10])
+    seconds = best(lambda: static_outputs(setting, late, K0, end), 5)
+    print(f"  static kernel by modes, T = 1e10: {1e3 * seconds:.2g} ms")
+
+
+def grokking(end: float, samples: int, batches: int) -> None:
+    """The paper's network with ε = 0.3, γ = 3: implicit steps, and explicit ones of 0.5 as far as t = 80."""
+
+    def asked(time: float) -> ld.Problem:
+        return GrokkingSetting(0.5, 0.3, 3.0, time).problem()
+
+    implicit = ld.ImplicitSampling(samples=samples, batches=batches)
+    start = time.process_time()
+    found = ld.solve(asked(end), implicit, save_at=[0, 80, end])
+    seconds = time.process_time() - start
+    explicit = ld.CausalSampling(step=0.5, samples=samples, batches=batches)
+    start = time.process_time()
+    other = ld.solve(asked(80.0), explicit, save_at=[0, 80])
+    reference = time.process_time() - start
+    # The cost of explicit steps grows as the cube of their number.
+    whole = reference * (end / 80) ** 3
+    nodes = found.evidence["nodes"]
+    what = f"reused data to t = {end:g}, {nodes} nodes, {batches} × {samples}"
+    row(what, seconds, f"explicit steps of 0.5 to t = 80 ({reference:.1f} s), times (t/80)³", whole)
+    losses = [float(x["test_loss"][1]) for x in (found, other)]
+    spread = [float(x.data["test_loss_standard_error"][1]) for x in (found, other)]
+    print(
+        f"    test loss at t = 80: {losses[0]:.4f}({spread[0]:.4f}) and {losses[1]:.4f}({spread[1]:.4f}), the latter "
+        "with the error of its steps"
+    )
+
+
 def run() -> None:
     # One thread for each method.
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        ld.solve(GrokkingSetting(0.5, 0.3, 3.0, 5.0).problem(), ld.ImplicitSampling(samples=64))
+        grokking(1000.0, 1024, 4)
+        static_modes(2000)
+        wide_linear(500)
         ld.solve(problem(50), ld.Rows())
         ld.solve(problem(50), ld.Innovation())
         ld.solve(problem(50), ld.Panels())

@@ -19,6 +19,7 @@ from learndyn.core.solve import solve
 from learndyn.errors import NotConverged
 from learndyn.families.two_layer.network import TwoLayer
 from learndyn.families.two_layer.reused.finite import FullBatch
+from learndyn.families.two_layer.reused.implicit_sampling import ImplicitSampling
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.two_layer.reused.time_grid import RARE, automatic_step
 from learndyn.numerics.statistics import mean_and_error
@@ -45,6 +46,8 @@ LABELS = 0.75
 LOSSES = {"test_loss": "-", "train_loss": "--"}
 TIME = "time t  (learning rate 2/α)"
 LOSS = "loss  ½⟨(y − ŷ)²⟩"
+GAMMA_1 = 2.5
+"""γ of the first picture."""
 FIRST = 0.1
 """The first time in the pictures of learning curves at several γ and α."""
 
@@ -122,19 +125,29 @@ def _draw_theory(
 
 def figure_1(
     report: Report,
-    size: int = 2000,
-    seeds: int = 6,
-    time: float = 800.0,
-    samples: int = 512,
-    batches: int = 8,
+    size: int = 400,
+    seeds: int = 4,
+    time: float = 1e4,
+    trained: float = 3e3,
+    samples: int = 1024,
+    batches: int = 4,
 ) -> Figure:
-    """A problem that groks, with the times at which the two losses drop."""
-    setting = GrokkingSetting(0.5, 0.05, 3.5, time)
-    steps: dict[str, Any] = {"step": 0.5, "growth": 0.05, "largest_step": 1.5}
-    times = log_times(time, 160, first=1.0)
-    theory = _theory(setting, steps, {"samples": samples, "batches": batches}, times)
+    """A problem that groks late, with the times at which the two losses drop; networks as far as `trained`."""
+    setting = GrokkingSetting(0.5, 0.05, GAMMA_1, time)
+    theory = solve(
+        setting.problem(),
+        ImplicitSampling(tolerance=0.05, samples=samples, batches=batches),
+        save_at=log_times(time, 160, first=1.0),
+    )
     report(0.6)
-    runs = simulate(setting.problem(), size, seeds, method=FullBatch(**steps), save_at=times)
+    steps, trained = setting.steps(0.8, first=0.5), min(trained, time)
+    runs = simulate(
+        setting._replace(time=trained).problem(),
+        size,
+        seeds,
+        method=FullBatch(**steps),
+        save_at=log_times(trained, 120, first=1.0),
+    )
     report(1.0)
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
@@ -152,7 +165,7 @@ def figure_1(
     _mark_drops(axes, theory, runs, level)
     finish_panel(
         axes,
-        "α = 0.5, ε = 0.05, γ = 3.5",
+        f"α = 0.5, ε = 0.05, γ = {GAMMA_1:g}",
         {"loc": "lower left"},
         xscale="log",
         yscale="log",

@@ -1,4 +1,4 @@
-"""Long trainings of deep linear networks: panels against networks in gradient flow, and in very many steps."""
+"""Long trainings of linear networks: panels against networks in gradient flow, and in very many steps."""
 
 import numpy as np
 import pytest
@@ -69,3 +69,31 @@ def test_a_hundred_thousand_steps_agree_with_networks():
         # Few examples more than inputs: single networks scatter by half, and skewly.
         comparison = ld.compare(theory, runs, level=0.01 / 2)
         assert comparison.agrees, comparison
+
+
+@pytest.mark.slow
+def test_flow_of_wide_networks_agrees_and_the_deviation_shrinks():
+    """Two linear layers, two outputs, a test point, at N = 60 and 240, at level 0.01/2 (two looks).
+
+    The square of the deviation falls as 1/N, by 4; 12 networks, whose points and times are correlated, give at most 12
+    degrees of freedom (F at 1e-3).
+    """
+    points = ld.Points(
+        inputs=[[1.0, 0.2], [-0.1, 0.3]],
+        targets=[[1.0, 0.3], [-0.5, 0.5]],
+        test_inputs=[[0.4, -0.6]],
+        test_targets=[[0.1, 0.2]],
+    )
+    network = ld.Wide(2, "linear", 1.5, centered=True)
+    problem = ld.Problem(network, points, ld.GradientDescent(1.0, time=20.0))
+    times = [0.0, 1.0, 5.0, 20.0]
+    theory = ld.solve(problem, save_at=times)
+    assert theory.evidence["method"]["kind"] == "linear_panels"
+    squares = []
+    for size in (60, 240):
+        runs = ld.simulate(problem, size, 12, save_at=times)
+        comparison = ld.compare(theory, runs, level=0.01 / 2)
+        assert comparison.agrees, comparison
+        squares.append(float(((runs["kernel"] - theory["kernel"]) ** 2).mean()))
+    low, high = scipy.stats.f.ppf([0.0005, 0.9995], 12, 12)
+    assert low < squares[0] / squares[1] / 4 < high

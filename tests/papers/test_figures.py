@@ -74,7 +74,11 @@ TINY = {
     ),
     "primer-3": Tiny(primer.figure_3, {}, PRIMER, 2, ("N = 784", "η = 0.5"), size=20),
     "grokking-1": Tiny(
-        reused.figure_1, {"size": 30, "seeds": 2, "time": 10.0, **SAMPLED}, HILD, 8, GROKKING
+        reused.figure_1,
+        {"size": 30, "seeds": 2, "time": 10.0, "samples": 128, "batches": 2},
+        HILD,
+        8,
+        GROKKING,
     ),
     "grokking-2": Tiny(
         reused.figure_2, {"size": 30, "seeds": 2, "time": 2.0, **SAMPLED}, HILD, 8, GROKKING

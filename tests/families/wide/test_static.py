@@ -106,9 +106,9 @@ def test_a_rate_that_is_too_large_diverges():
 
 
 def test_decay_is_refused():
-    for rule in ({"steps": 10}, {"time": 3.0}):
+    for asked in (problem(steps=10, weight_decay=0.1), problem(time=3.0, weight_decay=0.1)):
         with pytest.raises(ld.NoTheory, match="weight_decay and noise to 0"):
-            ld.solve(problem(weight_decay=0.1, **rule), ld.StaticKernel())
+            ld.solve(asked, ld.StaticKernel())
 
 
 def test_other_losses_are_stepped():

@@ -31,7 +31,7 @@ from learndyn.problem.activations.values import with_curvature
 
 SETTLED, STALLED = 1e-6, 1e-4
 """Passes end when nothing changes by more than this part of its largest value; `STALLED` if changes no longer fall."""
-NEWTON, NEWTON_STEPS = 1e-10, 60
+NEWTON, NEWTON_STEPS = 1e-9, 60
 """Samples are solved to this accuracy, relative to 1 + |h|, in at most so many steps."""
 
 
@@ -195,7 +195,9 @@ class ImplicitExamples:
         L = np.stack([self._factor.append(g).copy() for g in self.g[t]])[:, : (t + 1) * K]
         self.push[t] = self.speed * np.mean(Delta * phi, axis=1)
         new_v = v + self._readout_step(v, phi, slope, Delta, inverse, kernel_own)
-        return [self._row(t), np.mean(self.G_star[t], axis=-1), L, new_v]
+        self.R_star[t] = np.mean(self.G_star[t], axis=-1)
+        self.R_h[t, :, : t + 1] = self._row(t)
+        return [self.R_h[t, :, : t + 1].copy(), self.R_star[t].copy(), L, new_v]
 
     def _solved(
         self,
@@ -204,30 +206,33 @@ class ImplicitExamples:
         v: Float[np.ndarray, " K"],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """h = c + kernel g(h) of every sample, with φ, φ' and φ'' there."""
-        student = self.setting.pair.student
         h = self.h if self.count else c
         step, left = np.zeros_like(c), np.full(c.shape[1], np.inf)
+        phi, slope, curvature = self._values(h)
         for _ in range(NEWTON_STEPS):
-            phi, slope, curvature = map(np.asarray, with_curvature(student, h))
             pull, Delta = v[:, None] * slope, self.y - v @ phi
             miss = c + kernel @ (pull * Delta) - h
             size = np.max(np.abs(miss), axis=0)
+            enough = NEWTON * (1 + np.max(np.abs(h), axis=0))
+            if np.all(size < enough):
+                break
             # Where the last step made it worse, half of it is taken back.
-            worse = ~(size <= left)
+            worse = ~(size <= np.maximum(left, enough))
             if np.any(worse):
                 step = np.where(worse, step / 2, 0.0)
                 h = h - step
-                if np.max(np.abs(step), initial=0.0) < NEWTON:
-                    break
-                continue
-            if np.all(size < NEWTON * (1 + np.max(np.abs(h), axis=0))):
-                break
-            left = size
-            tangent = _tangent(v, pull, curvature, Delta)
-            jacobian = np.eye(len(c)) - np.einsum("ij,jks->sik", kernel, tangent)
-            step = np.linalg.solve(jacobian, miss.T[..., None])[..., 0].T
-            h = h + step
+            else:
+                left = size
+                tangent = _tangent(v, pull, curvature, Delta)
+                jacobian = np.eye(len(c)) - np.einsum("ij,jks->sik", kernel, tangent)
+                step = np.linalg.solve(jacobian, miss.T[..., None])[..., 0].T
+                h = h + step
+            phi, slope, curvature = self._values(h)
         return h, phi, slope, curvature
+
+    def _values(self, h: Float[np.ndarray, "K S"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        phi, slope, curvature = with_curvature(self.setting.pair.student, h)
+        return np.asarray(phi), np.asarray(slope), np.asarray(curvature)
 
     def _readout_step(
         self,
@@ -264,11 +269,9 @@ class ImplicitExamples:
         return total.transpose(2, 0, 1) / S
 
     def _close(self, t: int) -> None:
-        """The node is solved: its averages, and the force on weights there."""
+        """The node is solved: the force on weights there."""
         K, M = self.setting.hidden, self.setting.teachers
         size = M + K + (t + 1) * K
-        self.R_h[t, :, : t + 1] = self._row(t)
-        self.R_star[t] = np.mean(self.G_star[t], axis=-1)
         self.L[t] = self._factor.L[t * K : (t + 1) * K]
         row = self.R_h[t, :, : t + 1].reshape(K, -1)
         self.F[t, :, :size] = row @ self.W[: t + 1, :, :size].reshape((t + 1) * K, size)

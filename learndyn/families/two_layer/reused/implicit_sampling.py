@@ -34,10 +34,10 @@ from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import Schedule, integral
 
-SAMPLES, PILOT = 1024, 256
+SAMPLES, PILOT = 1024, 512
 """Examples per batch unless the user says how many, and in the pilot that finds the nodes."""
-MOST_NODES = 400
-"""With more nodes no solution would end."""
+MOST_NODES, SPARE = 400, 20
+"""With more nodes no solution would end; and how many a batch may have more than the pilot."""
 FIRST_STEP, GROWTH, REJECTED = 0.02, 1.5, 2.0
 """The first step times the fastest rate at the start, the largest factor to the next step, and the error, in
 tolerances, above which a step is rejected."""
@@ -95,19 +95,20 @@ class ImplicitSampling(Method):
         words = f"{len(tau)} nodes with {samples} samples"
         require_memory(workers(self.batches) * needed, words, "use fewer samples")
         seeds = np.random.SeedSequence(seed).spawn(self.batches)
+        between, times = _fine(tau, problem, record)
 
         def batch(number: int, advance: Report) -> tuple[Curves, np.ndarray, float]:
             examples = _trained(setting, samples, seeds[number], tau, speed, ORDER, advance)
-            return _curves(examples, record, at), _losses(examples), float(np.max(examples.share))
+            fine = _interpolation(examples.rule.times, between)
+            losses = np.exp(np.log(np.maximum(_losses(examples), 1e-300)) @ fine.T)
+            return _curves(examples, record, at), losses, float(np.max(examples.share))
 
         done = sorted(
             in_threads(batch, range(self.batches), lambda done: report(0.1 + 0.9 * done)),
             key=lambda item: item[0],
         )
         batches, losses, shares = zip(*(outcome for _, outcome in done), strict=True)
-        fine, times = _fine(tau, problem, record)
-        logs = [np.exp(np.log(np.maximum(each, 1e-300)) @ fine.T) for each in losses]
-        values, errors = mean_drops(logs, times)
+        values, errors = mean_drops(losses, times)
         share = max(shares) / len(shares)
         evidence = {
             "samples": samples,
@@ -117,6 +118,10 @@ class ImplicitSampling(Method):
         }
         evidence |= {"warnings": doubts(share)} if doubts(share) else {}
         curves = averaged(batches)
+        evidence["accuracy"] = {
+            name: self.tolerance * float(np.max(np.abs(x), initial=0.0))
+            for name, x in curves.arrays.items()
+        }
         return dataclasses.replace(
             curves,
             arrays=curves.arrays | values,
@@ -231,14 +236,20 @@ def _trained(
     order: int,
     report: Report,
 ) -> ImplicitExamples:
-    """A batch on given nodes."""
-    examples = ImplicitExamples(setting, samples, seed, len(tau), speed, order)
-    for node, time in enumerate(tau, 1):
-        if not examples.add(time):
-            raise NotConverged(
-                f"a batch of {samples} samples has no solution at time {time:.4g} (times the learning rate); use more "
-                "samples or a smaller tolerance"
-            )
+    """A batch on given nodes, and on nodes halfway to one that has no solution."""
+    examples = ImplicitExamples(setting, samples, seed, len(tau) + SPARE, speed, order)
+    examples.add(0.0)
+    for node, end in enumerate(tau[1:], 2):
+        length = end - examples.rule.times[-1]
+        while (now := examples.rule.times[-1]) < end:
+            last = now + length >= end * (1 - 1e-12)
+            if examples.count == examples.room or length < 1e-9 * end:
+                raise NotConverged(
+                    f"a batch of {samples} samples has no solution at time {end:.4g} (times the learning rate); use "
+                    "more samples or a smaller tolerance"
+                )
+            if not examples.add(end if last else now + length):
+                length /= 2
         report((node / len(tau)) ** 3)
     return examples
 
@@ -273,15 +284,13 @@ def _interpolation(
 
 
 def _fine(tau: np.ndarray, problem: Problem, record: Record) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolation to many times between nodes, and these times."""
+    """Many times between nodes, in τ and as times."""
     inner = [np.linspace(a, b, FINE, endpoint=False) for a, b in itertools.pairwise(tau)]
-    at = np.append(np.concatenate(inner), tau[-1])
-    if not isinstance(problem.training.learning_rate, Schedule):
-        return _interpolation(tau, at), at / problem.training.learning_rate
+    at, rate = np.append(np.concatenate(inner), tau[-1]), problem.training.learning_rate
+    if not isinstance(rate, Schedule):
+        return at, at / rate
     grid = np.linspace(0, record.last, 100_001)
-    return _interpolation(tau, at), np.interp(
-        at, integral(problem.training.learning_rate, grid), grid
-    )
+    return at, np.interp(at, integral(rate, grid), grid)
 
 
 def _curves(examples: ImplicitExamples, record: Record, at: Float[np.ndarray, " k"]) -> Curves:

@@ -262,10 +262,10 @@ class LinearPanelRows:
         G = [blocks(layer.G, C) for layer in self.layers]
         G.append(np.broadcast_to(np.eye(C)[None, :, None], (s, C, s, C)))
         biases = [setting.bias] * len(self.layers) + [0.0]
-        return sum(
-            np.einsum("icjd,ipjq->ipcjqd", g, h + bias)
-            for g, h, bias in zip(G, H, biases, strict=True)
-        )
+        kernel = np.zeros((s, P, C, s, P, C))
+        for g, h, bias in zip(G, H, biases, strict=True):
+            kernel += np.einsum("icjd,ipjq->ipcjqd", g, h + bias)
+        return kernel
 
 
 def _largest(matrix: np.ndarray) -> float:

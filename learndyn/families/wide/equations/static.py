@@ -61,7 +61,7 @@ def static_outputs(
         elif training.momentum:
             learnt = _with_momentum(training, s * lam, at)
         else:
-            learnt = -np.expm1(_logarithms(training, s * lam, at)).real
+            learnt = -np.real(np.expm1(_logarithms(training, s * lam, at)))
         modes = V.T @ setting.loss.targets
         return np.einsum("pm,km,mc->kpc", K0[:, :P] @ V, learnt / lam, modes, optimize=True)
 

@@ -221,7 +221,7 @@ def effective(a: Complex[np.ndarray, " s"], numbers: LimitNumbers) -> Complex[np
     lam, share = numbers.lam, numbers.inverse_data * numbers.omega * numbers.lam
     largest = np.max(np.abs(a)) * (np.max(lam) + share.sum())
     steps = max(0, int(np.ceil(np.log(max(largest, 1e-300) / SMALL) / np.log(FACTOR))))
-    q = a * FACTOR**-steps
+    q, slope = a * FACTOR**-steps, np.zeros_like(a)
     for step in range(steps, -1, -1):
         now = a * FACTOR**-step
         for _ in range(CORRECTIONS):

@@ -129,7 +129,7 @@ def figure_1(
     seeds: int = 4,
     time: float = 1e4,
     trained: float = 3e3,
-    samples: int = 1024,
+    samples: int = 4096,
     batches: int = 4,
 ) -> Figure:
     """A problem that groks late, with the times at which the two losses drop; networks as far as `trained`."""

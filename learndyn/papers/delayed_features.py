@@ -46,7 +46,7 @@ LABELS = 0.75
 LOSSES = {"test_loss": "-", "train_loss": "--"}
 TIME = "time t  (learning rate 2/α)"
 LOSS = "loss  ½⟨(y − ŷ)²⟩"
-GAMMA_1 = 2.5
+GAMMA_1 = 2.7
 """γ of the first picture."""
 FIRST = 0.1
 """The first time in the pictures of learning curves at several γ and α."""

@@ -127,8 +127,8 @@ def figure_1(
     report: Report,
     size: int = 400,
     seeds: int = 4,
-    time: float = 1e4,
-    trained: float = 3e3,
+    time: float = 1e3,
+    trained: float = 1e3,
     samples: int = 4096,
     batches: int = 4,
 ) -> Figure:
@@ -136,7 +136,7 @@ def figure_1(
     setting = GrokkingSetting(0.5, 0.05, GAMMA_1, time)
     theory = solve(
         setting.problem(),
-        ImplicitSampling(tolerance=0.05, samples=samples, batches=batches),
+        ImplicitSampling(tolerance=0.02, samples=samples, batches=batches),
         save_at=log_times(time, 160, first=1.0),
     )
     report(0.6)

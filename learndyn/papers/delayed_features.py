@@ -46,7 +46,7 @@ LABELS = 0.75
 LOSSES = {"test_loss": "-", "train_loss": "--"}
 TIME = "time t  (learning rate 2/α)"
 LOSS = "loss  ½⟨(y − ŷ)²⟩"
-GAMMA_1 = 2.5
+GAMMA_1 = 2.7
 """γ of the first picture."""
 FIRST = 0.1
 """The first time in the pictures of learning curves at several γ and α."""
@@ -127,16 +127,16 @@ def figure_1(
     report: Report,
     size: int = 400,
     seeds: int = 4,
-    time: float = 1e4,
-    trained: float = 3e3,
-    samples: int = 1024,
+    time: float = 1e3,
+    trained: float = 1e3,
+    samples: int = 4096,
     batches: int = 4,
 ) -> Figure:
     """A problem that groks late, with the times at which the two losses drop; networks as far as `trained`."""
     setting = GrokkingSetting(0.5, 0.05, GAMMA_1, time)
     theory = solve(
         setting.problem(),
-        ImplicitSampling(tolerance=0.05, samples=samples, batches=batches),
+        ImplicitSampling(tolerance=0.02, samples=samples, batches=batches),
         save_at=log_times(time, 160, first=1.0),
     )
     report(0.6)

@@ -121,7 +121,7 @@ TINY = {
         deep_linear.figure_8,
         {"ranks": 1e4, "end": 100.0, "inputs": 40, "width": 20},
         BORDELON,
-        2,
+        5,
         **GRID,
     ),
     "wide-1": Tiny(

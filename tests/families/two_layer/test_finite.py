@@ -295,7 +295,7 @@ def test_interrupt_keeps_the_finished_seeds():
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert not_none(process.stdout).readline().strip() == "ready"
-            time.sleep(5)
+            time.sleep(8)
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=60)
         finally:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import learndyn as ld
 from learndyn.errors import NoTheory
 from learndyn.families.wide.equations.approximations import (
     gradient_independent_linear,
@@ -67,9 +68,10 @@ def test_static_kernel_is_the_limit_without_richness_for_momentum_and_schedules(
 
 @pytest.mark.parametrize("rule", [{"weight_decay": 0.1}, {"noise": 0.1}])
 def test_static_kernel_refuses_weights_that_move_by_themselves(rule):
-    chosen = made(2, some_points(), 0.1, 5, **rule)
+    points = ld.Points(gram=np.eye(2), targets=[1.0, -1.0])
+    asked = ld.Problem(ld.Wide(2, "linear"), points, ld.GradientDescent(0.1, steps=5, **rule))
     with pytest.raises(NoTheory, match="weight decay or noise"):
-        static_kernel(chosen, chosen.K)
+        ld.solve(asked, ld.StaticKernel())
 
 
 def test_initial_kernel_of_linear_networks_is_that_of_the_inputs():

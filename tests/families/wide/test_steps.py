@@ -86,7 +86,7 @@ def test_a_limit_that_diverges_ends_and_stays_where_it_is():
     [
         (problem(depth=1), "SampledLayers"),
         (problem(depth=2), "SampledLayers"),
-        (linear(steps=None, time=2.0), "LinearInnovation"),
+        (linear(steps=None, time=2.0), "LinearPanels"),
         (linear(steps=3000), "LinearInnovation"),
     ],
 )

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from learndyn.core.panels import PanelledLimit
 from learndyn.families.deep_linear.equations.panels import FeedforwardPanels, ResidualPanels
 from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
+from learndyn.families.deep_linear.observables import tangent_kernel
 from learndyn.numerics.panels import PanelRule
 from learndyn.numerics.stability import edge_of_stability
 
@@ -59,6 +60,28 @@ class PanelTraining(PanelledLimit):
 
     def edge_of_stability(self) -> int | None:
         return edge_of_stability(*self.gradients())
+
+    def sharpness(self) -> float:
+        """The larger of two estimates: λ_max K of what is not learnt, and (L + 1)(γ_0 |θ|)^{2L/(L+1)} of what is.
+
+        K is the tangent kernel of a random input, and the second the kernel along a function θ that balanced layers
+        have learnt; with a spectrum or skip connections the first only.
+        """
+        numbers, Nc = self.numbers, self.numbers.outputs
+        last = slice(self.limit.rows - Nc, self.limit.rows)
+        C_g = np.stack([layer.C_g[last, last] for layer in self.limit.layers])[:, None]
+        kernel = tangent_kernel(C_g, self.d[-1:], numbers)[0]
+        spread = np.sqrt(numbers.inverse_data * (numbers.omega @ numbers.lam))
+        bulk = (np.sqrt(np.max(numbers.lam)) + spread) ** 2 * np.linalg.eigvalsh(kernel)[-1]
+        if numbers.distinct > 1 or numbers.branch is not None:
+            return float(bulk)
+        gram, along = numbers.gram[0], self.limit.input.along[0, last]
+        function = gram - gram @ along.T - along @ gram + self.limit.input.C_v[last, last]
+        theta = np.sqrt(max(float(np.linalg.eigvalsh(function)[-1]), 0.0))
+        learnt = (numbers.depth + 1) * (numbers.gamma * theta) ** (
+            2 * numbers.depth / (numbers.depth + 1)
+        )
+        return float(max(bulk, learnt))
 
     def solve_nodes(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> int:
         guess = self._guess(end, rule)

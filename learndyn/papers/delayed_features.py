@@ -193,7 +193,7 @@ def _mark_drops(axes: Axes, theory: Solution, runs: Solution, level: float) -> N
     axes.annotate("", xy=ends[0], xytext=ends[1], arrowprops=arrow)
     rows = {"train drop": "train_drop", "test drop": "test_drop", "delay (ratio)": "grokking_delay"}
     lines = [
-        f"{words}: theory {a:.3g} ± {b:.1g}, trained {c:.3g} ± {d:.1g}"
+        f"{words}: theory {a:.3g} ± {b:.2g}, trained {c:.3g} ± {d:.2g}"
         for words, (a, b, c, d) in ((words, drops[name]) for words, name in rows.items())
     ]
     axes.text(0.02, 0.28, "\n".join(lines), fontsize=8, transform=axes.transAxes, linespacing=1.5)

@@ -85,7 +85,7 @@ class PanelTraining(PanelledLimit):
 
     def solve_nodes(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> int:
         guess = self._guess(end, rule)
-        return self.limit.solve_panel(kappa, self.d[-len(kappa) :], guess) or 0
+        return self.limit.solve_panel(kappa, self.d[-len(kappa) :], guess)
 
     def forget(self, nodes: int) -> None:
         self.limit.rows = nodes * self.numbers.outputs

@@ -57,14 +57,20 @@ def test_the_losses_of_the_modes_add_up_to_the_test_loss():
 
 
 def test_the_lazy_kernel_counts_the_weight_matrices():
-    """K = L + 1 for γ_0 → 0, and (1 + β²)^{L−1} + 1 + Σ_ℓ β² (1 + β²)^{L−2} with skip connections of scale β."""
-    data, training = ld.Population(ld.LinearMap()), ld.GradientDescent(0.1, steps=5)
+    """For γ_0 → 0 all weights are d W(0), and L = 3.
+
+    K = (L + 1) d^{2L}; with skip connections of scale β, 2d² a^{L−1} + (L − 1) β² d⁴ a^{L−2} with a = 1 + β² d².
+    """
+    data = ld.Population(ld.LinearMap())
+    training = ld.GradientDescent(0.1, steps=5, weight_decay=1.0)
     plain, residual = (
         ld.solve(ld.Problem(ld.DeepLinear(3, np.inf, 1e-4, skip=skip), data, training))
         for skip in (None, 0.5)
     )
-    np.testing.assert_allclose(plain["kernel"][:, 0, 0], 4.0, rtol=1e-6)
-    grown = 1.25**2 + 1.25**2 + 2 * 0.25 * 1.25
+    d = 0.9 ** np.arange(6)
+    np.testing.assert_allclose(plain["kernel"][:, 0, 0], 4.0 * d**6, rtol=1e-6)
+    a = 1 + 0.25 * d**2
+    grown = 2 * d**2 * a**2 + 2 * 0.25 * d**4 * a
     np.testing.assert_allclose(residual["kernel"][:, 0, 0], grown, rtol=1e-6)
 
 

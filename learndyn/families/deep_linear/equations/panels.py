@@ -34,13 +34,10 @@ from learndyn.families.deep_linear.equations.panel_matrices import (
     put_symmetric,
 )
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
-from learndyn.numerics.anderson import accelerate, empty_history
+from learndyn.numerics.fixed_point import fixed_point
 
-MOST_PASSES = 60
-"""A panel that has not converged after this many passes is given up."""
-SETTLED, STALLED, PATIENCE = 1e-13, 1e-8, 4
-"""Passes end when the relative change of all rows is below `SETTLED`, or when it is below `STALLED` and has not halved
-in `PATIENCE` passes: the rest is rounding."""
+PATIENCE = 4
+"""Passes that may go by without halving the change of all rows, once it is at rounding level."""
 Rows = list[tuple[np.ndarray, np.ndarray]]
 """Rows of responses and of correlations, of one thing after the other."""
 
@@ -119,44 +116,35 @@ class PanelLimit(abc.ABC):
 
     def solve_panel(
         self, kappa: Float[np.ndarray, "s e"], d: Float[np.ndarray, " s"], guess: Rows
-    ) -> int | None:
-        """Fill the rows of a panel with given κ and d; the number of passes, or None if they do not converge."""
+    ) -> int:
+        """Fill the rows of a panel with given κ and d; the number of passes, or 0 if they do not converge."""
         block = self._open(kappa, d)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
                 passes = self._iterate(block, guess)
             except np.linalg.LinAlgError:
                 # Entries that have overflowed.
-                return None
-            if passes is not None:
+                return 0
+            if passes:
                 self.layers[-1].forward(block)
                 self.input.close(block)
                 self.rows = block.e
             return passes
 
-    def _iterate(self, block: Block, guess: Rows) -> int | None:
-        """Passes until nothing changes; their number, or None."""
-        first = self.run_pass(block, guess)
+    def _iterate(self, block: Block, guess: Rows) -> int:
+        """Passes until nothing changes; their number, or 0."""
         # Relative to the largest entry so far: a correlation that has died out is known absolutely only.
-        old = [(R[block.old, block.old], C[block.old, block.old]) for R, C in self.carried()]
-        scales = [
-            max(*(np.max(np.abs(part), initial=1e-300) for part in parts))
-            for pair in zip(old, guess, first, strict=True)
-            for parts in zip(*pair, strict=True)
+        sizes = [
+            float(np.max(np.abs(matrix[block.old, block.old]), initial=1e-300))
+            for pair in self.carried()
+            for matrix in pair
         ]
-        shapes = [part.shape for pair in guess for part in pair]
-        x, image = _packed(guess, scales), _packed(first, scales)
-        history, changes = empty_history(x.size), []
-        for number in range(MOST_PASSES):
-            if not np.all(np.isfinite(image)):
-                return None
-            changes.append(np.max(np.abs(image - x)))
-            if _settled(changes):
-                return number + 1
-            accelerate(number, x, image, x.size, history)
-            x = image
-            image = _packed(self.run_pass(block, _unpacked(x, scales, shapes)), scales)
-        return None
+
+        def image_of(flat: list[np.ndarray]) -> list[np.ndarray]:
+            rows = list(zip(flat[::2], flat[1::2], strict=True))
+            return [part for pair in self.run_pass(block, rows) for part in pair]
+
+        return fixed_point(image_of, [x for pair in guess for x in pair], sizes, patience=PATIENCE)
 
     def _open(self, kappa: Float[np.ndarray, "s e"], d: Float[np.ndarray, " s"]) -> Block:
         """Make room for a panel, and fill what depends on the training rule only."""
@@ -343,27 +331,3 @@ class ResidualPanels(PanelLimit):
         put_symmetric(down.S_r, block, self.square * self.decayed(block, C_g))
         layer.K[new, upto] = up.G_u[new, upto] + down.K[new, upto]
         put_symmetric(layer.S_r, block, up.C_g[new, upto] + down.S_r[new, upto])
-
-
-def _settled(changes: list[float]) -> bool:
-    """Whether passes with these changes have converged."""
-    if changes[-1] < SETTLED:
-        return True
-    if changes[-1] > STALLED or len(changes) <= PATIENCE:
-        return False
-    return min(changes[-PATIENCE:]) > 0.5 * min(changes[:-PATIENCE])
-
-
-def _packed(pairs: list[tuple[np.ndarray, np.ndarray]], scales: list[float]) -> np.ndarray:
-    parts = (part for pair in pairs for part in pair)
-    return np.concatenate([part.ravel() / scale for part, scale in zip(parts, scales, strict=True)])
-
-
-def _unpacked(
-    x: np.ndarray, scales: list[float], shapes: list[tuple[int, int]]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    parts, place = [], 0
-    for scale, (s, e) in zip(scales, shapes, strict=True):
-        parts.append(scale * x[place : place + s * e].reshape(s, e))
-        place += s * e
-    return list(zip(parts[::2], parts[1::2], strict=True))

@@ -23,12 +23,10 @@ MOST_UNSOLVED, MOST_NODES = 40, 1000
 """How many panels without a solution, and how many nodes there may be; with more, no panels would be long enough."""
 FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
 """The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
-AT_ENDS, BETWEEN, OF_RESPONSES = 8.0, 2.0, 0.5
+AT_ENDS, BETWEEN = 8.0, 2.0
 """The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
 orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In all settings tried, true errors were two to fifty
-times smaller still at the ends; between nodes an eighth of the difference was too little once. Responses to the force
-of a step are extrapolated to the beginning of its panel, where a node more helps little: half of the difference was too
-little in three settings of seven."""
+times smaller still at the ends; between nodes an eighth of the difference was too little once."""
 
 
 def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
@@ -165,12 +163,7 @@ def solve_in_panels(
     The accuracy is measured against a solution with a node less in each panel. `begin` makes the limit at its start.
     """
     local, reached = FIRST_TOLERANCE * tolerance, []
-
-    def caution(name: str) -> float:
-        if name.startswith("R_"):
-            return OF_RESPONSES
-        return AT_ENDS if course.records_are_ends else BETWEEN
-
+    caution = AT_ENDS if course.records_are_ends else BETWEEN
     for attempt in range(ATTEMPTS):
         limit = train(begin(), course, local, _progress(report, course.end, attempt))
         present = times[times <= limit.end]
@@ -178,7 +171,7 @@ def solve_in_panels(
             read(limit, present),
             read(with_fewer_nodes(begin(), limit, course), present),
         )
-        errors = {name: np.abs(x - coarse[name]) / caution(name) for name, x in arrays.items()}
+        errors = {name: np.abs(x - coarse[name]) / caution for name, x in arrays.items()}
         losses = [name for name in ("test_loss", "train_loss") if name in arrays]
         relative = max(
             float(np.max(errors[name] / _scale(arrays[name]), initial=0.0)) for name in losses

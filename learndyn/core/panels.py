@@ -157,27 +157,6 @@ class PanelledLimit(abc.ABC):
             E[row, panel.first - 1 : panel.last + 1] = panel.rule.interpolate(np.array([part]))[0]
         return E
 
-    def sources(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, "nodes k"] | None:
-        """The matrix from responses to forces at the nodes to responses to the force of the step at each of `times`.
-
-        A force between the nodes of a panel acts as the value of its polynomial there. None unless all times are ends
-        of panels of gradient descent, the start, or the last end, whose force has no effect yet.
-        """
-        starts = {panel.start: panel for panel in self.panels}
-        taken = np.zeros((len(self.times), len(times)))
-        for column, time in enumerate(times):
-            panel = starts.get(float(time))
-            if panel is None:
-                if time != self.end:
-                    return None
-            elif len(panel.rule.nodes) == 1:
-                taken[panel.first - 1, column] = 1.0
-            else:
-                weights = (panel.end - panel.start) * panel.rule.sums[-1]
-                at_start = lagrange(panel.rule.nodes, np.zeros(1))[0]
-                taken[panel.first : panel.last + 1, column] = at_start / weights
-        return taken
-
     def _add(self, d: Float[np.ndarray, " s"], end: float, rule: PanelRule) -> bool:
         n, s = len(self.times), len(d)
         nodes = self.end + (end - self.end) * rule.nodes

@@ -51,42 +51,6 @@ def read(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.n
     layers = state.limit.layers
     arrays["C_h"] = np.stack([two_times(layer.C_h[rows, rows]) for layer in layers])
     arrays["C_g"] = np.stack([two_times(layer.C_g[rows, rows]) for layer in layers])
-    return arrays | _responses(state, times)
-
-
-def _responses(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.ndarray]:
-    """All responses to the forces of single steps, where all times are ends of panels.
-
-    Weight decay changes what a response refers to, and gradient flow has no steps: both are left out. The response at
-    the time of the force itself is that of single steps, which does not change.
-    """
-    n, Nc = len(state.times), state.numbers.outputs
-    single = bool(state.panels) and len(state.panels[0].rule.nodes) == 1
-    taken = state.sources(times) if single and not state.decay else None
-    if taken is None:
-        return {}
-    nodes = np.searchsorted(state.times, times)
-    later = times[:, None] > times
-    same = np.arange(len(times))
-
-    def read_off(X: Float[np.ndarray, "rows rows"]) -> Float[np.ndarray, "k c k c"]:
-        X = X[: n * Nc, : n * Nc].reshape(n, Nc, n, Nc)
-        at_once = X[1, :, 1]
-        regular = X[nodes]
-        # Of the responses at equal times only those to what happened before the node are a sum over steps.
-        regular[same, :, nodes] -= np.where((nodes > 0)[:, None, None], at_once, X[0, :, 0])
-        R = np.einsum("kcjd,jl->kcld", regular, taken) * later[:, None, :, None]
-        R[same, :, same] = np.where((nodes > 0)[:, None, None], at_once, X[0, :, 0])
-        return R
-
-    of_input, layers = state.limit.input, state.limit.layers
-    arrays = {"R_hr0": read_off(of_input.R_hr0)}
-    rows = slice(0, n * Nc)
-    arrays["R_vu"] = read_off(-of_input.mean_H[rows, rows] @ of_input.A[rows, rows])
-    if state.numbers.data == DATASET:
-        arrays["R_Delta"] = read_off(of_input.R)
-    arrays["R_hr"] = np.stack([read_off(layer.H_r) for layer in layers])
-    arrays["R_gu"] = np.stack([read_off(layer.G_u) for layer in layers])
     return arrays
 
 

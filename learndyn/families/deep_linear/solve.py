@@ -243,9 +243,8 @@ class Panels(DeepLinearMethod):
     - `tolerance`: the relative accuracy of both losses; one that vanishes counts as a thousandth of its start at least.
       Default: 1e-5.
 
-    For a dataset or the population, without momentum. Responses are given for steps of gradient descent without weight
-    decay, if at most 40 are recorded. The first 40 steps of gradient descent are carried out one by one; training must
-    not be at the edge of stability by then. Infinite depth is extrapolated
+    For a dataset or the population, without momentum. Responses are left out. The first 40 steps of gradient descent
+    are carried out one by one; training must not be at the edge of stability by then. Infinite depth is extrapolated
     from finite depths, which costs some hundred times as much; of the layers, the first and the last are given.
     """
 

@@ -9,6 +9,7 @@ import scipy.optimize
 import learndyn as ld
 from learndyn.families.deep_linear.equations.panels import FeedforwardPanels, ResidualPanels
 from learndyn.families.deep_linear.limit_numbers import DATASET, limit_numbers
+from learndyn.families.deep_linear.panel_training import PanelTraining
 from learndyn.problem.weight_response import impulse_response
 
 DATASET_OF_TESTS = ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.5)
@@ -350,6 +351,20 @@ def test_the_edge_of_stability_is_refused():
     edge = problem(POPULATION, 300, rate=1.0, depth=1, width=np.inf, richness=1e-3, centered=True)
     with pytest.raises(ld.NotConverged, match="edge of stability"):
         ld.solve(edge, ld.Panels())
+
+
+def test_the_sharpness_is_that_of_a_lazy_network_and_of_a_learnt_function():
+    """At the start (1 + 1/√α)² (L + 1); when a rich network has learnt w*, (L + 1) γ_0^{2L/(L+1)}."""
+    lazy = limit_numbers(problem(width=np.inf, richness=1e-4, centered=True, steps=1), 1)
+    assert PanelTraining(lazy, 0.0).sharpness() == pytest.approx(3 * (1 + 1.2**-0.5) ** 2)
+    rich = limit_numbers(
+        problem(POPULATION, width=np.inf, richness=30.0, centered=True, steps=1), 1
+    )
+    learnt = PanelTraining(rich, 0.0)
+    for _ in range(60):
+        learnt.step(2e-3)
+    assert learnt.losses[-1] < 0.01
+    assert learnt.sharpness() == pytest.approx(3 * 30.0 ** (4 / 3), rel=0.1)
 
 
 def test_what_panels_are_not_for_is_refused():

@@ -42,8 +42,8 @@ FIRST_STEP, GROWTH, REJECTED = 0.02, 1.5, 2.0
 """The first step times the fastest rate at the start, the largest factor to the next step, and the error, in
 tolerances, above which a step is rejected."""
 LOCAL = 0.2
-"""The error of a step in tolerances of the result: with 0.01, steps five times as accurate changed losses by less than
-the error of 4096 samples."""
+"""The error of a step in tolerances of the result. Steps five times as accurate change losses by no more than a
+tolerance of 0.01 and the errors of sampling (`test_smaller_steps_change_losses_within_the_tolerance`)."""
 FINE = 20
 """Times between two nodes at which the drops of losses are looked for."""
 

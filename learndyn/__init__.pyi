@@ -57,6 +57,7 @@ from learndyn.families.wide.solve import (
 from learndyn.numerics.precision import float64
 from learndyn.numerics.times import linear_times, log_times
 from learndyn.pictures.plotting import plot
+from learndyn.pictures.spectra import plot_spectrum
 from learndyn.pictures.sweeps import plot_sweep
 from learndyn.problem.activations import (
     Activation,
@@ -68,6 +69,7 @@ from learndyn.problem.activations import (
     Relu,
     activation,
 )
+from learndyn.problem.examples import Examples
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import (
@@ -79,7 +81,7 @@ from learndyn.problem.schedules import (
     WarmUp,
 )
 from learndyn.problem.skips import ScaledSkip
-from learndyn.problem.spectra import PowerLaw, Spectrum
+from learndyn.problem.spectra import PowerLaw, PowerLawFit, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
 from learndyn.problem.training import GradientDescent
@@ -106,6 +108,7 @@ __all__ = [
     "Descent",
     "Erf",
     "ExactLimit",
+    "Examples",
     "ExponentialDecay",
     "FileError",
     "Formula",
@@ -144,6 +147,7 @@ __all__ = [
     "PopulationDescent",
     "PowerDecay",
     "PowerLaw",
+    "PowerLawFit",
     "Problem",
     "ProblemError",
     "Program",
@@ -187,6 +191,7 @@ __all__ = [
     "local_exponent",
     "log_times",
     "plot",
+    "plot_spectrum",
     "plot_sweep",
     "rates_over",
     "recovery",

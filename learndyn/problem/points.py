@@ -9,12 +9,14 @@ from learndyn.numerics.covariance import covariance_root
 from learndyn.problem.checks import (
     SQUARED,
     array,
+    boolean,
     exclusive,
     optional,
     room,
     semidefinite,
     whole,
 )
+from learndyn.problem.given import given_examples
 from learndyn.problem.part import field, traced
 from learndyn.problem.supplies import Supply
 
@@ -118,6 +120,47 @@ class Points(Supply):
         if self.test_inputs is None:
             return self.inputs
         return np.concatenate([self.inputs, self.test_inputs])
+
+    @classmethod
+    def from_data(
+        cls,
+        inputs: Any,
+        targets: Any,
+        count: int,
+        seed: int = 0,
+        test_count: int = 0,
+        centered: bool = True,
+        scaled: bool = True,
+    ) -> "Points":
+        """`count` of your own examples, drawn at random, and `test_count` others to test on.
+
+        - `inputs`, `targets`: all examples, n × D and n (or n × C).
+        - `centered`: whether the mean of the chosen trained inputs is subtracted from all. True unless given.
+        - `scaled`: whether all inputs are divided by one number, so that |x|² = D on average over the trained ones,
+          as the theory has it in mind. True unless given.
+
+        Targets are left as they are.
+        """
+        X, Y = given_examples(inputs, targets, "Points")
+        P, Q = whole(1)(count, "Points.count"), whole(0)(test_count, "Points.test_count")
+        if len(X) < P + Q:
+            name, value = ("count", P) if len(X) < P else ("test_count", Q)
+            allowed = f"is too many: there are {len(X)} examples, and {P} + {Q} are asked for"
+            raise ProblemError(f"Points.{name}", value, allowed)
+        chosen = np.random.default_rng(whole(0)(seed, "Points.seed")).permutation(len(X))[: P + Q]
+        x, y = X[chosen], Y[chosen]
+        if boolean(centered, "Points.centered"):
+            x = x - x[:P].mean(axis=0)
+        if boolean(scaled, "Points.scaled"):
+            size = np.sqrt(np.mean(x[:P] ** 2))
+            if size == 0:
+                allowed = (
+                    "the chosen inputs are all the same, so they cannot be scaled; choose more"
+                )
+                raise ProblemError("Points.count", P, allowed)
+            x = x / size
+        y = y[:, 0] if y.shape[1] == 1 else y
+        return cls(x[:P], y[:P], x[P:], y[P:]) if Q else cls(x, y)
 
     @classmethod
     def random(

@@ -4,7 +4,7 @@ import xarray as xr
 
 from learndyn.core.solution import Solution
 from learndyn.errors import ProblemError, UnknownObservable
-from learndyn.families.deep_linear.network import DeepLinear
+from learndyn.families.deep_linear.network import DeepLinear, label_noise
 from learndyn.problem.checks import choice, optional, whole
 
 
@@ -17,14 +17,14 @@ def ensemble_loss(solution: Solution, members: int, shared: str | None = "data")
     """
     E = whole(1)(members, "members")
     shared = optional(choice("data", "weights"))(shared, "shared")
-    network, data = solution.problem.network, solution.problem.data
+    network = solution.problem.network
     if not isinstance(network, DeepLinear):
         raise ProblemError("solution", type(network).__name__, "must be of a DeepLinear network")
     name = "bias" if shared is None else f"overlap_same_{shared}"
     if name not in solution:
         advice = "solve with Rows(ensembles=True) or simulate with Descent(partners=True)"
         raise UnknownObservable(f"the solution has no {name}; {advice}")
-    floor = network.outputs * getattr(data, "noise", 0.0) ** 2
+    floor = network.outputs * label_noise(solution.problem) ** 2
     loss = floor + (solution["test_loss"] - floor) / E + (1 - 1 / E) * solution[name]
     loss.attrs = {"long_name": f"test loss of {E} networks averaged"}
     return loss.rename("ensemble_loss")

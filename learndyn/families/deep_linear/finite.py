@@ -24,12 +24,14 @@ from learndyn.core.divergence import diverged
 from learndyn.core.method import Ensemble, Simulator
 from learndyn.core.progressing import Diverged, Products, Report, StepByStep, Trainee
 from learndyn.core.record import Record
+from learndyn.errors import ProblemError
 from learndyn.families.deep_linear.limit_numbers import MOST_MODES, RULE
-from learndyn.families.deep_linear.network import Sizes, sizes
+from learndyn.families.deep_linear.network import Sizes, label_noise, sizes
 from learndyn.families.deep_linear.observables import alignment, part_left
 from learndyn.numerics.delayed import DelayedMatrix, rows_times
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import boolean
+from learndyn.problem.examples import Examples
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import as_schedule
@@ -37,7 +39,7 @@ from learndyn.problem.supplies import Dataset, Population
 from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import PerStepRule
 
-Examples = tuple[np.ndarray, np.ndarray]
+InputsAndNoise = tuple[np.ndarray, np.ndarray]
 """Inputs X (examples × D) and label noise σε (outputs × examples)."""
 
 FLOW = 1e-8
@@ -60,6 +62,8 @@ class FiniteSpec(NamedTuple):
     - `sigma`: σ, the standard deviation of the label noise
     - `momentum`, `decay`: β and λ of the training rule at the start
     - `branch`: β of the residual branches, or None
+    - `given`: the examples of the user, if networks are trained on these: inputs along the eigenvectors (n × D), and
+      what the map w* leaves of their targets (outputs × n)
     """
 
     sizes: Sizes
@@ -74,6 +78,7 @@ class FiniteSpec(NamedTuple):
     momentum: float
     decay: float
     branch: float | None
+    given: InputsAndNoise | None
 
     @property
     def eigenvalues(self) -> Float[np.ndarray, " modes"]:
@@ -114,6 +119,7 @@ def finite_spec(problem: Problem, size: int) -> FiniteSpec:
     structured = problem.task.spectrum is not None
     lam, coefficients = problem.task.spectrum.arrays() if structured else (np.ones(1), None)
     first = 1.0 if structured else math.sqrt(size)
+    given = _given(problem, dimensions.examples) if isinstance(data, Dataset) else None
     return FiniteSpec(
         sizes=dimensions,
         data=type(data),
@@ -123,11 +129,24 @@ def finite_spec(problem: Problem, size: int) -> FiniteSpec:
         r=(first, *(math.sqrt(n) for n in dimensions.N[:-1])),
         lam=lam,
         coefficients=coefficients,
-        sigma=float(data.noise),
+        sigma=float(data.noise) if given else label_noise(problem),
         momentum=float(training.momentum),
         decay=float(training.weight_decay),
         branch=network.branch,
+        given=given,
     )
+
+
+def _given(problem: Problem, examples: int) -> InputsAndNoise | None:
+    """The examples of the user, or None if the inputs are Gaussian; some must be left to test on."""
+    spectrum = problem.task.spectrum
+    if not isinstance(spectrum, Examples):
+        return None
+    rows = spectrum.rows
+    if examples >= len(rows[0]):
+        allowed = f"must be less than {len(rows[0])}, the number of given examples: the others are for testing"
+        raise ProblemError("data.examples", examples, allowed)
+    return rows
 
 
 class DeepLinearFields(NamedTuple):
@@ -177,7 +196,7 @@ class FiniteDeepLinear:
         scale = spec.r[0] / (spec.sizes.N[-1] * spec.gamma)
         return scale * self.matrices[0].transpose_times(g[0])
 
-    def fields(self, examples: Examples | None) -> DeepLinearFields:
+    def fields(self, examples: InputsAndNoise | None) -> DeepLinearFields:
         """The fields of the network on the `examples`, or on the population (None)."""
         spec, Delta = self.spec, None
         g = self._backward()
@@ -250,14 +269,19 @@ class FiniteDeepLinear:
 
 
 class ExampleSource:
-    """The examples of every step: always the same ones, new ones every time, or None on the population."""
+    """The examples of every step: always the same ones, new ones every time, or None on the population.
+
+    `held_out` are the given examples that are not trained on; None if the inputs are Gaussian.
+    """
+
+    held_out: InputsAndNoise | None = None
 
     def __init__(self, spec: FiniteSpec, rng: np.random.Generator):
         self.spec, self.rng = spec, rng
         self.block = spec.block
         self.drawn: float = 0
 
-    def at(self, step: int) -> Examples | None:
+    def at(self, step: int) -> InputsAndNoise | None:
         """The examples of a step; steps must be asked for in increasing order."""
         if self.spec.data is Population:
             return None
@@ -266,12 +290,23 @@ class ExampleSource:
             self.drawn = math.inf if self.spec.data is Dataset else self.drawn + self.block
         return self.X[step % self.block], self.noise[step % self.block]
 
-    def _draw(self) -> Examples:
+    def _draw(self) -> InputsAndNoise:
         """The examples of a whole block of steps, with an axis for the steps in front."""
         spec, (D, _, examples) = self.spec, self.spec.sizes
+        if spec.given is not None:
+            X, rest = spec.given
+            order = self.rng.permutation(len(X))
+            chosen, others = order[:examples], order[examples:]
+            self.held_out = X[others], rest[:, others] + self._label_noise(len(others))
+            return X[None, chosen], rest[None, :, chosen] + self._label_noise(examples)
         X = self.rng.standard_normal((self.block, examples, D))
         X *= np.sqrt(spec.lam)
-        return X, spec.sigma * self.rng.standard_normal((self.block, spec.outputs, examples))
+        return X, self._label_noise(self.block, examples)
+
+    def _label_noise(self, *shape: int) -> np.ndarray:
+        """σε, outputs × examples."""
+        *blocks, examples = shape
+        return self.spec.sigma * self.rng.standard_normal((*blocks, self.spec.outputs, examples))
 
 
 def _generators(seed: int) -> list[np.random.Generator]:
@@ -352,19 +387,20 @@ class DeepLinearNetworks(Trainee):
             raise Diverged
 
     def measure(self) -> dict[str, Any]:
-        """The observables of the present step.
-
-        `test_loss` is the error without label noise and `alignment` is ⟨w*·v⟩; `finish` completes both.
-        """
+        """The observables of the present step; `finish` makes `alignment` of ⟨w*·v⟩ and the error."""
         spec, own = self.spec, self.fields[0][0]
         measured: dict[str, Any] = {
-            "test_loss": self.errors[0][0],
+            "error": self.errors[0][0],
+            "test_loss": self.errors[0][0] + self.noise,
             "alignment": spec.overlap(self.target, own.v),
             "C_v": Products(own.v * self.per_input, mean=False),
             "C_h0": Products(own.h[0] / spec.r[0], mean=False),
             "C_h": Products(own.h[1:]),
             "C_g": Products(own.g),
         }
+        if (held_out := self.sources[0].held_out) is not None:
+            X, rest = held_out
+            measured["test_loss"] = np.sum((own.v @ X.T + rest) ** 2) / len(X)
         measured["kernel"] = self.networks[0][0].tangent_kernel(own.g, self.probe)
         if self.groups is not None:
             power = spec.lam * own.v**2
@@ -393,9 +429,9 @@ class DeepLinearNetworks(Trainee):
     def finish(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if not arrays:
             return arrays
-        error = arrays["test_loss"]
-        aligned = alignment(arrays["alignment"], error, self.goal)
-        return arrays | {"test_loss": error + self.noise, "alignment": aligned}
+        arrays = dict(arrays)
+        aligned = alignment(arrays["alignment"], arrays.pop("error"), self.goal)
+        return arrays | {"alignment": aligned}
 
     def weights(self) -> dict[str, np.ndarray]:
         """The matrices W0, W1, … of the layers and the readout w."""
@@ -454,7 +490,7 @@ class DeepLinearFlow(DeepLinearNetworks):
         self._compute_fields(0)
 
     def _integrate(
-        self, network: FiniteDeepLinear, examples: Examples | None, start: float, stop: float
+        self, network: FiniteDeepLinear, examples: InputsAndNoise | None, start: float, stop: float
     ) -> None:
         """Move the weights of a network from one time to another."""
         if stop <= start:

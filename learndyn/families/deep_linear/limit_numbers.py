@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from learndyn.families.deep_linear.network import label_noise
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Stream
 
@@ -93,7 +94,7 @@ def limit_numbers(problem: Problem, bins: int) -> LimitNumbers:
         rho=np.concatenate([[first], ratios]),
         inverse_width=float(1 / N[-1]),
         inverse_data=1 / count if count else 0.0,
-        noise=float(data.noise),
+        noise=label_noise(problem),
         centered=network.centered,
         outputs=network.outputs,
         lam=lam,

@@ -128,6 +128,12 @@ class DeepLinear(Network):
             raise ProblemError("network.outputs", self.outputs, allowed)
 
 
+def label_noise(problem: Problem) -> float:
+    """σ: that of the supply, and what the spectrum leaves unexplained."""
+    spectrum = problem.task.spectrum
+    return math.hypot(float(problem.data.noise), 0.0 if spectrum is None else spectrum.unexplained)
+
+
 class Sizes(NamedTuple):
     """Dimensions of a finite network: inputs D, hidden units N_1 … N_L, examples (P, B, or 0 on the population)."""
 

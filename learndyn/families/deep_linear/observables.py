@@ -9,6 +9,8 @@ from learndyn.core.curves import Quantity, Table
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
 from learndyn.problem.problem import Problem
 
+WELL_KNOWN = 20
+"""Examples for each input from which a spectrum is estimated without a warning."""
 NOISY = "squared error without the half, label noise included"
 TWO = ("step", "output", "step2", "output2")
 
@@ -74,13 +76,21 @@ def common_evidence(
     evidence: dict[str, Any] = {"form": form, "modes": len(numbers.lam), "edge_of_stability": edge}
     if problem.task.spectrum is not None:
         evidence["exactness"] = "mean-field approximation at finite width and data"
+    warnings = []
     if edge is not None:
         text = (
             f"training is at the edge of stability from step {edge}: its gradients change sign and hardly shrink, "
             "and finite networks approach the limit slowly; use a smaller learning rate to avoid it"
         )
-        evidence["warnings"] = [text]
-    return evidence
+        warnings.append(text)
+    estimated = getattr(problem.task.spectrum, "examples", None)
+    if estimated is not None and estimated < WELL_KNOWN * len(numbers.lam):
+        spread = (len(numbers.lam) / estimated) ** 0.5
+        warnings.append(
+            f"the spectrum rests on {estimated} examples of {len(numbers.lam)} inputs, so its eigenvalues are spread "
+            f"by about {100 * spread:.0f} %; more examples would make it sharper"
+        )
+    return evidence | ({"warnings": warnings} if warnings else {})
 
 
 def axis_labels(numbers: LimitNumbers) -> dict[str, np.ndarray]:

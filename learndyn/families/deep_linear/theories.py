@@ -14,6 +14,7 @@ from learndyn.families.deep_linear.facts import FEEDFORWARD, RESIDUAL
 from learndyn.families.deep_linear.finite import Descent
 from learndyn.families.deep_linear.network import DeepLinear
 from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE
+from learndyn.problem.examples import Examples
 from learndyn.problem.part import traced
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Population, Stream
@@ -56,6 +57,9 @@ class _Feedforward(Theory):
         if any(map(traced, jax.tree.leaves((network, data)))):
             allowed = "derivatives are known with respect to the training rule only"
             raise ProblemError("network, data", "traced", allowed)
+        if isinstance(data, Stream) and isinstance(data.task.spectrum, Examples):
+            allowed = "real examples come to an end, and a stream does not; reuse them in a Dataset"
+            raise ProblemError("data", "Stream", allowed)
         flow = problem.training.time
         if flow is not None and not solve.Panels.suits(problem):
             allowed = "give steps instead: gradient flow is solved for a dataset or the population, without momentum"

@@ -31,7 +31,7 @@ def page() -> str:
         for quantity in rows.values():
             axes = ", ".join(f"`{axis}`" for axis in quantity.axes) or "none"
             words = quantity.words.replace("|", "\\|")
-            convention = quantity.convention + ("" if quantity.judged else "not judged")
+            convention = quantity.convention.words + ("" if quantity.judged else "not judged")
             parts.append(f"| `{quantity.name}` | {axes} | {words} | {convention} |\n")
     return "".join(parts)
 

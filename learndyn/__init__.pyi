@@ -6,6 +6,7 @@ from learndyn.analyses.grokking import grokking_delay
 from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate, rates_over
 from learndyn.core.cite import cite
 from learndyn.core.compare import Comparison, compare
+from learndyn.core.given_runs import runs
 from learndyn.core.run import Run, start
 from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution, load
@@ -196,6 +197,7 @@ __all__ = [
     "rates_over",
     "recovery",
     "register",
+    "runs",
     "simulate",
     "solve",
     "start",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learndyn.core.curves import Curves, Quantity
+from learndyn.core.curves import Convention, Curves, Quantity
 from learndyn.core.method import Ensemble
 from learndyn.core.progressing import Progressing
 from learndyn.core.record import Record
@@ -56,7 +56,7 @@ class Labelled(NamedTuple):
     words: str
     judged: bool = True
     error: Any = None
-    convention: str = ""
+    convention: Convention = Convention()
 
 
 observable = Labelled

@@ -22,6 +22,19 @@ MAIN, SECOND = "step", "step2"
 """In a table these axes stand for the record's own: time and time2 where training is measured in time."""
 
 
+class Convention(NamedTuple):
+    """How a loss is counted: what a reader must know to compare it with another loss.
+
+    - `words`: the convention in words. Empty for what is not a loss.
+    - `half`: whether it has the factor ½. None if that is as in the criterion of training.
+    - `noise`: whether the noise of labels is in it. None if the labels are given as they are.
+    """
+
+    words: str = ""
+    half: bool | None = None
+    noise: bool | None = None
+
+
 class Quantity(NamedTuple):
     """One line of a theory's table of observables.
 
@@ -30,14 +43,14 @@ class Quantity(NamedTuple):
     - `words`: what it is, with its symbol and, for losses, every factor.
     - `judged`: whether `compare` includes it in its verdict. False for a quantity with a kink, such as a maximum, in
       which finite networks deviate from the limit by more than O(1/N). True unless given.
-    - `convention`: what a reader must know to compare it with another loss. Empty unless given.
+    - `convention`: how it is counted, if it is a loss. Empty unless given.
     """
 
     name: str
     axes: tuple[str, ...]
     words: str
     judged: bool = True
-    convention: str = ""
+    convention: Convention = Convention()
 
 
 Table = tuple[Quantity, ...]
@@ -178,8 +191,8 @@ class Curves:
             quantity = known[name]
             axes = self._named(quantity.axes)
             attributes: dict[str, Any] = {"long_name": quantity.words}
-            if quantity.convention:
-                attributes["convention"] = quantity.convention
+            if quantity.convention.words:
+                attributes["convention"] = quantity.convention.words
             if not quantity.judged:
                 attributes["judged"] = 0
             arrays[name] = labelled(axes, values, attributes)

@@ -33,8 +33,8 @@ def from_version_1(data: xr.Dataset, theory: Theory, problem: Problem) -> xr.Dat
             attributes["long_name"] = f"standard error of {known[name].words}"
             of_what = str(attributes["standard_error_of"])
             attributes["standard_error_of"] = f"{name}{of_what.removeprefix(old)}"
-        elif known[name].convention:
-            attributes["convention"] = known[name].convention
+        elif known[name].convention.words:
+            attributes["convention"] = known[name].convention.words
         converted.attrs = attributes
         data = data.drop_vars(full).assign({f"{name}{ending}": converted})
     return data

@@ -107,6 +107,17 @@ class Theory(abc.ABC):
         """The observables of one problem: those of `table`, unless it has others, or axes with other names."""
         return self.table
 
+    def outputs(self, problem: Problem) -> int:
+        """The number of outputs of a network, over which losses are sums."""
+        for part in (problem.network, problem.data):
+            if (outputs := getattr(part, "outputs", None)) is not None:
+                return outputs
+        return 1
+
+    def label_noise(self, problem: Problem) -> float:
+        """σ: the standard deviation of the noise of the labels, for each output."""
+        return float(getattr(problem.data, "noise", 0.0))
+
     def example(self) -> Problem:
         """The problem of the template."""
         return Problem.from_text(self.template.read_text(encoding="utf-8"), self.template.name)

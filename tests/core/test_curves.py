@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from learndyn.core.curves import Curves, Quantity, averaged, extrapolated
+from learndyn.core.curves import Convention, Curves, Quantity, averaged, extrapolated
 from learndyn.core.record import Record
 from learndyn.errors import UnknownObservable
 
 TABLE = (
-    Quantity("loss", ("step",), "loss L", convention="with the half"),
+    Quantity("loss", ("step",), "loss L", convention=Convention("with the half", half=True)),
     Quantity("C", ("layer", "step", "unit", "step2", "unit2"), "correlation C"),
     Quantity("drop", (), "when it drops", judged=False),
 )

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from learndyn.core.curves import Quantity, Table
+from learndyn.core.curves import Convention, Quantity, Table
 from learndyn.families.deep_linear.limit_numbers import LimitNumbers
 from learndyn.problem.problem import Problem
 
 WELL_KNOWN = 20
 """Examples for each input from which a spectrum is estimated without a warning."""
-NOISY = "squared error without the half, label noise included"
+NOISY = Convention("squared error without the half, label noise included", half=False, noise=True)
 TWO = ("step", "output", "step2", "output2")
 
 LOSSES: Table = (

@@ -12,7 +12,7 @@ from learndyn.errors import ProblemError
 from learndyn.families.deep_linear import solve
 from learndyn.families.deep_linear.facts import FEEDFORWARD, RESIDUAL
 from learndyn.families.deep_linear.finite import Descent
-from learndyn.families.deep_linear.network import DeepLinear
+from learndyn.families.deep_linear.network import DeepLinear, label_noise
 from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE
 from learndyn.problem.examples import Examples
 from learndyn.problem.part import traced
@@ -48,6 +48,9 @@ class _Feedforward(Theory):
 
     def applies(self, problem: Problem) -> bool:
         return problem.network.skip is None
+
+    def label_noise(self, problem: Problem) -> float:
+        return label_noise(problem)
 
     def automatic(self, problem: Problem, record: Record) -> Method:
         return solve.automatic(problem, record)

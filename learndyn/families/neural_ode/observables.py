@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from learndyn.core.curves import Quantity, Table
+from learndyn.core.curves import Convention, Quantity, Table
 from learndyn.errors import ProblemError
 from learndyn.families.neural_ode.pair import FlowPair
 from learndyn.problem.checks import whole
@@ -16,7 +16,7 @@ STUDENT = ("inference_step", "inference_time", "inference_time2")
 MIXED = ("inference_step", "inference_time", "teacher_time")
 TEACHER = ("inference_step", "teacher_time", "teacher_time2")
 
-HALF = "half of the squared distance for each dimension"
+HALF = Convention("half of the squared distance for each dimension", half=True)
 
 TABLE: Table = (
     Quantity("Q", ("step", "unit", "unit2"), "overlaps of the controls Q = θ_u·θ_u'/d_θ"),

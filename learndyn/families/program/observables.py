@@ -1,8 +1,10 @@
 """The observables of programs: what a loop records, and for a forward pass losses and outputs too."""
 
-from learndyn.core.curves import Quantity, Table
+from learndyn.core.curves import Convention, Quantity, Table
 
-TRAINED = "as training has it: criterion (½ for squared), and mean or sum over points; given labels"
+TRAINED = Convention(
+    "as training has it: criterion (½ for squared), and mean or sum over points; given labels"
+)
 
 POINTS: Table = (
     Quantity("train_loss", ("step",), "loss of the trained points", convention=TRAINED),

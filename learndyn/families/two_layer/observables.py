@@ -7,10 +7,10 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from learndyn.analyses.grokking import LEVEL, drop_time
-from learndyn.core.curves import Quantity, Table
+from learndyn.core.curves import Convention, Quantity, Table
 
-CLEAN = "half of the squared error, on clean labels"
-NOISY = "half of the squared error, label noise included"
+CLEAN = Convention("half of the squared error, on clean labels", half=True, noise=False)
+NOISY = Convention("half of the squared error, label noise included", half=True, noise=True)
 PAIR = ("step", "student", "step2", "student2")
 PER_CENT = f"{100 * LEVEL:g} % of its first value"
 

@@ -7,10 +7,12 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from learndyn.core.curves import Quantity, Table
+from learndyn.core.curves import Convention, Quantity, Table
 from learndyn.families.wide.loss import Loss
 
-TRAINED = "as training has it: criterion (½ for squared), and mean or sum over points; given labels"
+TRAINED = Convention(
+    "as training has it: criterion (½ for squared), and mean or sum over points; given labels"
+)
 TWO = ("layer", "step", "point", "step2", "point2")
 
 TABLE: Table = (

@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from learndyn.cli import analyses, catalogue, cite, compute, demo, results, run, sweep, warm
+from learndyn.cli import (
+    analyses,
+    catalogue,
+    cite,
+    compute,
+    demo,
+    results,
+    run,
+    runs,
+    sweep,
+    warm,
+)
 from learndyn.cli.console import say
 from learndyn.cli.failures import GuardedGroup
 
@@ -110,6 +121,12 @@ _add(
     "simulate mine.toml -o runs.nc --size 784 --seeds 10",
     "simulate mine.toml -o more.nc --first-seed 10 --seeds 10",
     "simulate mine.toml -o chain.nc --size 5000 --method overlap_chain",
+)
+_add(
+    _PROBLEM,
+    runs.runs,
+    "runs mine.toml log0.csv log1.csv --size 512 --no-half --noise",
+    "runs mine.toml all.csv --size 512 --seed run --column test_loss=val/mse --half --no-noise",
 )
 _add(
     _PROBLEM,

@@ -3,7 +3,8 @@
 from learndyn.analyses.alignment import alignment
 from learndyn.analyses.exponents import local_exponent
 from learndyn.analyses.grokking import grokking_delay
-from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate, rates_over
+from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate
+from learndyn.analyses.transfer import Transfer, transfer
 from learndyn.core.cite import cite
 from learndyn.core.compare import Comparison, compare
 from learndyn.core.given_runs import runs
@@ -60,6 +61,7 @@ from learndyn.numerics.times import linear_times, log_times
 from learndyn.pictures.plotting import plot
 from learndyn.pictures.spectra import plot_spectrum
 from learndyn.pictures.sweeps import plot_sweep
+from learndyn.pictures.transfer import plot_transfer
 from learndyn.problem.activations import (
     Activation,
     Custom,
@@ -171,6 +173,7 @@ __all__ = [
     "TeacherFlow",
     "Theory",
     "TrainingMemory",
+    "Transfer",
     "TwoLayer",
     "WarmUp",
     "Wide",
@@ -194,7 +197,7 @@ __all__ = [
     "plot",
     "plot_spectrum",
     "plot_sweep",
-    "rates_over",
+    "plot_transfer",
     "recovery",
     "register",
     "runs",
@@ -205,4 +208,5 @@ __all__ = [
     "sweep",
     "theories",
     "trace",
+    "transfer",
 ]

@@ -1,23 +1,23 @@
-"""Learning rates from the theory: the largest stable one, the best one, and how both depend on a field of the problem.
+"""Learning rates from the theory: the largest stable one and the best one.
 
 All of it goes through `solve`, so it works for every problem that has a theory.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-import xarray as xr
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
-from learndyn.core.progress import progress_bar
-from learndyn.core.solve import solve
-from learndyn.errors import NotConverged, ProblemError, nearest
+from learndyn.core.solution import Solution
+from learndyn.core.solve import solve, trace
+from learndyn.errors import LearndynError, NotConverged, ProblemError, nearest
+from learndyn.numerics.precision import float64
 from learndyn.problem.checks import number
-from learndyn.problem.part import Part
-from learndyn.problem.paths import changed
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import Schedule
 
@@ -27,11 +27,18 @@ DECADES, POINTS = 3, 25
 """The grid on which the best rate is sought first: decades below the largest stable rate, and number of rates."""
 ROUNDING = 1e-13
 """Losses that differ by less than this part of the initial loss are taken to be equal."""
-LONG_NAMES = {
-    "best_rate": "learning rate with the smallest test loss at the end",
-    "best_loss": "test loss at the end, at the best learning rate",
-    "largest_stable_rate": "largest stable learning rate",
-}
+NEAR = np.array([-0.1, -0.063, -0.037, -0.014, 0.0, 0.022, 0.047, 0.071, 0.1])
+"""Distances in log η at which the neighbourhood of an optimum is looked at; irregular, so that no ripple hides in them."""
+ROOT = 1e-6
+"""The accuracy in log η of an optimum that is found as a root of the slope."""
+SHARP = 1e-4
+"""From this relative accuracy on, optima are roots of the slope."""
+ROUGH = 0.01
+"""Relative deviations from a parabola in the neighbourhood of an optimum that call it rough."""
+EDGE = 0.9
+"""An optimum above this part of the largest stable rate is at the edge."""
+DIFFERENTIATED = 400
+"""Trainings of more steps are not differentiated: a gradient costs several solutions by rows."""
 
 
 class BestRate(NamedTuple):
@@ -92,35 +99,122 @@ def best_rate(problem: Problem, *, observable: str = "test_loss", rtol: float = 
     returned.
     """
     rtol = number(above=0, below=1)(rtol, "rtol")
-    return _best_below(problem, largest_stable_rate(problem, rtol=rtol), observable, rtol)
+    loss = FinalLoss(problem, observable)
+    return _search(loss, largest_stable_rate(problem, rtol=rtol), rtol)[0]
 
 
-def rates_over(
-    problem: Problem, field: str, values: Iterable, *, progress: bool = False
-) -> xr.Dataset:
-    """`best_rate` and `largest_stable_rate` for each of `values` of one field of the problem.
+class Optimum(NamedTuple):
+    """The best rate of a problem, how well it is known, and the curve that it was found on.
 
-    `field` is a path into the problem, as in a problem file: "network.width", "network.parameterization",
-    "data.ratio", "training.steps". The dataset has the variables best_rate, best_loss and largest_stable_rate, and
-    one dimension, called by the last word of the path.
+    - `rate`, `loss`: the best rate η and the loss at the end of training there.
+    - `error`: the error of the rate: that of the search, or the distance at which the loss has risen by its own error.
+    - `largest`: the largest stable rate.
+    - `rates`, `losses`: the grid of rates on which the search began, and the losses there; inf where training diverges.
+    - `flags`: what makes the optimum doubtful, in words.
     """
-    labels = [value.item() if isinstance(value, np.generic) else value for value in values]
-    problems = [_changed(problem, field, label) for label in labels]
-    if not problems:
-        raise ProblemError(field, labels, "needs at least one value")
-    rows = []
-    with progress_bar(progress, f"learning rates over {field}") as report:
-        for done, varied in enumerate(problems, 1):
-            largest = largest_stable_rate(varied)
-            rows.append((*_best_below(varied, largest, "test_loss", 1e-3), largest))
-            report(done / len(problems))
-    name = field.rpartition(".")[2]
-    columns = zip(*rows, strict=True)
-    arrays = {
-        variable: (name, np.array(column), {"long_name": words, "units": "1"})
-        for (variable, words), column in zip(LONG_NAMES.items(), columns, strict=True)
-    }
-    return xr.Dataset(arrays, {name: (name, np.array(labels), {"long_name": field})})
+
+    rate: float
+    loss: float
+    error: float
+    largest: float
+    rates: np.ndarray
+    losses: np.ndarray
+    flags: tuple[str, ...]
+
+
+def optimum(problem: Problem, observable: str = "test_loss", rtol: float = 1e-3) -> Optimum:
+    """`best_rate` and `largest_stable_rate` in one search, with the error of the rate and what is odd about it.
+
+    If `rtol` is 1e-4 or less and the theory can be differentiated, the end of the search is a root of the slope
+    d loss/d log η: values of a loss with an error ε tell its minimum to √ε only. For less, compiling the slope takes
+    longer than the whole search.
+    """
+    rtol = number(above=0, below=1)(rtol, "rtol")
+    largest = largest_stable_rate(problem, rtol=rtol)
+    loss = FinalLoss(problem, observable)
+    best, grid, losses = _search(loss, largest, rtol)
+    where, reached = math.log(best.rate), rtol
+    slope = slope_of(problem, observable) if rtol <= SHARP else None
+    if slope is not None:
+        root = _root(slope, where)
+        if root is not None and loss(root) <= best.loss + loss.rounding:
+            where, reached = root, ROOT
+    value, around = loss(where), [loss(where + d) for d in NEAR]
+    curvature = float(np.polyfit(NEAR, around, 2)[0]) * 2 if np.all(np.isfinite(around)) else 0.0
+    unknown = max(loss.accuracy, loss.rounding)
+    width = math.sqrt(2 * unknown / curvature) if curvature > 0 else reached
+    flags = tuple(_flags(loss, where, value, around, grid, losses, largest))
+    return Optimum(
+        math.exp(where),
+        value,
+        math.exp(where) * max(reached, width),
+        largest,
+        np.exp(grid)[::-1],
+        np.array(losses)[::-1],
+        flags,
+    )
+
+
+def slope_of(problem: Problem, observable: str) -> Callable[[float], float] | None:
+    """d loss/d log η at the end of training, by automatic differentiation; None where the theory has no derivatives."""
+    training: Any = problem.training
+    if training.time is None and training.steps > DIFFERENTIATED:
+        return None
+    end = training.steps if training.time is None else training.time
+
+    def final(log_rate: Any) -> Any:
+        changed_rule = dataclasses.replace(training, learning_rate=jnp.exp(log_rate))
+        changed_problem = dataclasses.replace(problem, training=changed_rule)
+        return trace(changed_problem, save_at=[0, end])[observable][-1]
+
+    derivative = jax.jit(jax.grad(final))
+
+    def slope(log_rate: float) -> float:
+        with float64():
+            return float(derivative(jnp.asarray(log_rate, dtype=float)))
+
+    try:
+        slope(math.log(_own_rate(problem)))
+    except (LearndynError, KeyError, NotImplementedError):
+        return None
+    return slope
+
+
+def _root(slope: Callable[[float], float], where: float) -> float | None:
+    """The root of the slope next to the best rate found; None if the slope does not change sign there."""
+    low, high = where - NEAR[-1], where + NEAR[-1]
+    ends = slope(low), slope(high)
+    if not (ends[0] < 0 < ends[1]):
+        return None
+    return float(brentq(slope, low, high, xtol=ROOT))
+
+
+def _flags(
+    loss: "FinalLoss",
+    where: float,
+    value: float,
+    around: list[float],
+    grid: list[float],
+    losses: list[float],
+    largest: float,
+) -> Iterator[str]:
+    """What makes an optimum doubtful."""
+    if math.exp(where) > EDGE * largest:
+        yield "at the edge of stability"
+    elif loss.edge:
+        yield "training is at the edge of stability"
+    unknown = max(3 * loss.accuracy, 3 * loss.rounding, ROUGH * abs(value))
+    if not np.all(np.isfinite(around)):
+        yield "rates close by diverge"
+    elif np.max(np.abs(np.polyval(np.polyfit(NEAR, around, 2), NEAR) - around)) > unknown:
+        yield "rough: the loss jumps between rates close by"
+    stable = np.array(losses)
+    if np.any(np.isinf(stable)):
+        yield "some rates below the largest stable one diverge"
+    inner = stable[1:-1]
+    dips = (inner + unknown < stable[:-2]) & (inner + unknown < stable[2:])
+    if np.count_nonzero(dips) > 1:
+        yield "several minima"
 
 
 def _own_rate(problem: Problem) -> float:
@@ -132,7 +226,7 @@ def _own_rate(problem: Problem) -> float:
     return number(above=0)(rate, "training.learning_rate")
 
 
-def _ends(problem: Problem, rate: float) -> xr.Dataset | None:
+def _ends(problem: Problem, rate: float) -> Solution | None:
     """The observables at the start and at the end of training at this rate; None if it diverges."""
     training: Any = dataclasses.replace(problem.training, learning_rate=rate)
     end = training.steps if training.time is None else training.time
@@ -143,27 +237,28 @@ def _ends(problem: Problem, rate: float) -> xr.Dataset | None:
         raise NotConverged(
             f"the search came to the learning rate {rate:.4g}, where {error}"
         ) from error
-    return solution.data if solution.diverged_at is None else None
+    return solution if solution.diverged_at is None else None
 
 
 def _is_stable(problem: Problem, rate: float) -> bool:
     """Whether the loss at the end of training is at most that at the start."""
-    data = _ends(problem, rate)
-    if data is None:
+    solution = _ends(problem, rate)
+    if solution is None:
         return False
-    start, end = data["train_loss" if "train_loss" in data else "test_loss"].values
+    start, end = solution["train_loss" if "train_loss" in solution else "test_loss"].values
     return bool(end <= start)
 
 
-def _best_below(problem: Problem, largest: float, observable: str, rtol: float) -> BestRate:
-    """The best rate up to the largest stable one."""
-    loss = _FinalLoss(problem, observable)
+def _search(
+    loss: "FinalLoss", largest: float, rtol: float
+) -> tuple[BestRate, list[float], list[float]]:
+    """The best rate up to the largest stable one, and the grid of log η, going down, with the losses there."""
     top, spacing = math.log(largest), DECADES * math.log(10) / (POINTS - 1)
     grid: list[float] = []
     losses: list[float] = []
     while not losses or losses[-1] <= min(losses) + loss.rounding:
         if len(grid) * spacing > DOUBLINGS * math.log(2):
-            text = f"{observable} does not rise as the learning rate falls, down to"
+            text = f"{loss.observable} does not rise as the learning rate falls, down to"
             raise NotConverged(f"{text} {math.exp(grid[-1]):.3g}, so there is no best rate")
         grid += [top - spacing * k for k in range(len(grid), len(grid) + POINTS)]
         losses += map(loss, grid[len(losses) :])
@@ -175,25 +270,35 @@ def _best_below(problem: Problem, largest: float, observable: str, rtol: float) 
     bound = smallest + loss.rounding
     if min(loss(where - rtol), loss(where + rtol)) <= bound:
         where = _middle(loss, grid, losses, where, bound, rtol)
-    return BestRate(math.exp(where), loss(where))
+    return BestRate(math.exp(where), loss(where)), grid, losses
 
 
-class _FinalLoss:
-    """An observable at the end of training as a function of log η, and the `rounding` errors to expect in it."""
+class FinalLoss:
+    """An observable at the end of training as a function of log η.
+
+    - `rounding`: the rounding errors to expect in it.
+    - `accuracy`: the error that the theory states for the last rate tried, sampling errors included.
+    - `edge`: whether the theory says that training at the last rate tried is at the edge of stability.
+    """
 
     def __init__(self, problem: Problem, observable: str):
         self.problem, self.observable, self.rounding = problem, observable, 0.0
+        self.accuracy, self.edge = 0.0, False
 
     def __call__(self, log_rate: float) -> float:
-        data, name = _ends(self.problem, math.exp(log_rate)), self.observable
-        if data is None:
+        solution, name = _ends(self.problem, math.exp(log_rate)), self.observable
+        if solution is None:
             return math.inf
-        if name not in data or data[name].dims not in (("step",), ("time",)):
-            known = [str(other) for other in data.data_vars if data[other].ndim == 1]
+        known = [other for other in solution.observables if solution[other].ndim == 1]
+        if name not in known:
             allowed = f"must be one number for each step or time; {nearest(name, known)}"
             raise ProblemError("observable", name, allowed)
-        start, end = map(float, data[name].values)
+        start, end = map(float, solution[name].values)
         self.rounding = ROUNDING * abs(start)
+        sampling = solution.standard_error(name)
+        self.accuracy = (solution.evidence.accuracy or {}).get(name, 0.0)
+        self.accuracy += 0.0 if sampling is None else float(sampling.values[-1])
+        self.edge = solution.evidence.get("edge_of_stability") is not None
         return end if math.isfinite(end) else math.inf
 
 
@@ -230,14 +335,3 @@ def _edge(holds: Callable[[float], bool], inside: float, outside: float, rtol: f
         else:
             outside = middle
     return inside
-
-
-def _changed(problem: Problem, field: str, value: Any) -> Problem:
-    """The problem with another value of one field."""
-    if field == "training.learning_rate":
-        raise ProblemError(
-            "field", field, "cannot be varied, because it is what the search looks for"
-        )
-    if isinstance(value, Part) or np.ndim(value):
-        raise ProblemError(field, value, "every value must be a single number or word")
-    return changed(problem, {field: value})

@@ -1,4 +1,4 @@
-"""`learndyn rates` and `learndyn exponent`: numbers that one reads off learning curves."""
+"""`learndyn rates`, `learndyn transfer` and `learndyn exponent`: numbers that one reads off learning curves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import learndyn as ld
-from learndyn.cli.console import remark, table
+from learndyn.cli.console import remark, say, table
+from learndyn.cli.options import Seeds
 from learndyn.cli.outputs import writable_file, write_text
 from learndyn.cli.problems import ProblemFile, Settings, read_problem, value_of
 from learndyn.errors import ProblemError
@@ -16,6 +17,7 @@ from learndyn.errors import ProblemError
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     from learndyn.pictures.plotting import Picture
 
@@ -40,49 +42,92 @@ Figure = Annotated[
 ]
 
 
-def rates(
+Over = Annotated[
+    list[str],
+    typer.Option(
+        metavar="FIELD=V1,V2,…",
+        show_default=False,
+        help="The field that changes, named as in the problem file with its table in front, and its "
+        "values: network.width=0.5,1,2. Give it twice for a map.",
+    ),
+]
+
+
+def rates(problem_file: ProblemFile, csv: Csv = None, setting: Settings = None) -> None:
+    """Print the best and the largest stable learning rate of a problem, from the theory.
+
+    The best rate has the smallest test loss at the end of training. A rate is stable if the
+    training loss (the test loss if the theory has no training loss) ends no higher than it started.
+    `learndyn transfer` finds them along a field.
+    """
+    problem = read_problem(problem_file, setting)
+    _check_files(csv, None)
+    row = (problem_file.stem, *ld.best_rate(problem), ld.largest_stable_rate(problem))
+    header = ["problem", "best_rate", "best_loss", "largest_stable_rate"]
+    _write_csv(csv, header, [row])
+    shown = [[row[0], *(f"{x:.4g}" for x in row[1:])]]
+    table("learning rates", [word.replace("_", " ") for word in header], shown)
+
+
+def transfer(
     problem_file: ProblemFile,
-    over: Annotated[
+    over: Over,
+    parameterization: Annotated[
         str | None,
         typer.Option(
-            metavar="FIELD=V1,V2,…",
-            show_default="the problem as it is",
-            help="Find them for several values of one field of the problem, named as in the problem "
-            "file with its table in front: network.width=0.5,1,2.",
+            metavar="WORD,WORD",
+            show_default="that of the problem",
+            help="Parameterisations to compare, such as mup,ntk.",
         ),
     ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            show_default="no networks",
+            help="Also train networks of this size, at the best rate and at the one that is kept.",
+        ),
+    ] = None,
+    seeds: Seeds = 8,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="V1,V2,…",
+            show_default="all",
+            help="The values of the field at which networks are trained.",
+        ),
+    ] = None,
+    observable: Annotated[
+        str, typer.Option(metavar="NAME", help="What should be small at the end of training.")
+    ] = "test_loss",
     csv: Csv = None,
     output: Figure = None,
     setting: Settings = None,
 ) -> None:
-    """Find the best learning rate and the largest stable one, by the theory.
+    """Say whether the best learning rate still serves when a field of the problem changes.
 
-    The best rate has the smallest test loss at the end of training. A rate is stable if the
-    training loss (the test loss if the theory has no training loss) ends no higher than it started.
+    For each value: the best and the largest stable rate, and how much of the loss is lost by
+    keeping the best rate of the first value. A rate transfers if that is at most 5 %.
     """
     problem = read_problem(problem_file, setting)
-    field, values = (None, []) if over is None else _field_and_values(over)
-    if output is not None and field is None:
-        raise ProblemError(
-            "--output",
-            str(output),
-            "needs --over, because the picture shows the rates against a field",
-        )
+    fields = dict(map(_field_and_values, over))
     _check_files(csv, output)
-    name = field.rpartition(".")[2] if field else "problem"
-    if field is None:
-        best = ld.best_rate(problem)
-        rows = [(problem_file.stem, *best, ld.largest_stable_rate(problem))]
-    else:
-        data = ld.rates_over(problem, field, values, progress=True)
-        columns = (data[key].values for key in ("best_rate", "best_loss", "largest_stable_rate"))
-        rows = list(zip(values, *columns, strict=True))
-        if output is not None:
-            _save(_rates_figure(data, name), output)
-    header = [name, "best_rate", "best_loss", "largest_stable_rate"]
-    _write_csv(csv, header, rows)
-    shown = [[str(label), *(f"{x:.4g}" for x in numbers)] for label, *numbers in rows]
-    table("learning rates", [word.replace("_", " ") for word in header], shown)
+    found = ld.transfer(
+        problem,
+        fields,
+        parameterizations=None if parameterization is None else parameterization.split(","),
+        observable=observable,
+        size=size,
+        seeds=seeds,
+        check=None if check is None else [value_of(word) for word in check.split(",")],
+        progress=True,
+    )
+    if csv is not None:
+        write_text(csv, found.table.to_csv(index=False))
+        remark(f"table written to {csv}")
+    if output is not None:
+        _save(ld.plot_transfer(found), output)
+    say(str(found))
 
 
 def exponent(
@@ -173,53 +218,11 @@ def _write_csv(path: Path | None, header: list[str], rows: list[tuple]) -> None:
     remark(f"table written to {path}")
 
 
-def _save(figure: Picture, path: Path) -> None:
+def _save(figure: Picture | MatplotlibFigure, path: Path) -> None:
     from learndyn.pictures.plotting import save_figure
 
     save_figure(figure, path)
     remark(f"picture written to {path}")
-
-
-def _rates_figure(data: xr.Dataset, name: str) -> Picture:
-    """The best and the largest stable rate against the field."""
-    import numpy as np
-    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
-
-    from learndyn.pictures.plotting import COLOURS, PANEL, Picture
-
-    figure = Picture(figsize=PANEL, layout="constrained")
-    panel = figure.subplots()
-    labels = data[name].values
-    numbers = labels.dtype.kind in "iuf" and np.isfinite(labels).all()
-    order = np.argsort(labels) if numbers else np.arange(len(labels))
-    # Words have no order in which a line could join them, and an infinite width is drawn as a word.
-    places = labels[order] if numbers else [str(label) for label in labels]
-    for key, colour, marker in (
-        ("largest_stable_rate", COLOURS[1], "s"),
-        ("best_rate", COLOURS[0], "o"),
-    ):
-        style = {"color": colour, "marker": marker, "ms": 5, "ls": "-" if numbers else ""}
-        panel.plot(places, data[key].values[order], label=key.replace("_", " "), **style)
-    if numbers and labels.min() > 0 and labels.max() >= 10 * labels.min():
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        # Room for a tick above and below, where all rates lie within one decade.
-        lowest, highest = data["best_rate"].values.min(), data["largest_stable_rate"].values.max()
-        panel.set_ylim(lowest / 1.5, highest * 1.5)
-        if len(labels) <= 8:
-            panel.set_xticks(places, [f"{label:g}" for label in places])
-            panel.xaxis.set_minor_locator(NullLocator())
-        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        panel.yaxis.set_major_formatter("{x:g}")
-        panel.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        panel.set_ylim(bottom=0)
-    if not numbers:
-        panel.margins(x=0.3)
-    panel.set_xlabel(str(data[name].attrs["long_name"]))
-    panel.set_ylabel("learning rate η")
-    _finish(panel)
-    return figure
 
 
 def _exponent_figure(data: xr.Dataset, axis: str) -> Picture:

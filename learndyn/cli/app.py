@@ -132,8 +132,13 @@ _add(
     _PROBLEM,
     analyses.rates,
     "rates mine.toml",
-    "rates deep.toml --over network.width=0.5,1,2,4 --csv rates.csv -o rates.png",
-    "rates deep.toml --over network.parameterization=mup,ntk",
+)
+_add(
+    _PROBLEM,
+    analyses.transfer,
+    "transfer deep.toml --over network.width=0.5,1,2,4 --parameterization mup,ntk -o width.png",
+    "transfer deep.toml --over training.steps=50,100,200 --size 400 --check 200",
+    "transfer deep.toml --over network.depth=1,2,3 --over data.noise=0,0.5",
 )
 _add(
     _PROBLEM,

@@ -102,7 +102,7 @@ def test_best_rates_transfer_across_widths_in_the_mean_field_parameterisation_on
             centered=False,
             parameterization=parameterization,
         )
-        best = ld.rates_over(made, "network.width", widths)["best_rate"].values
+        best = ld.transfer(made, "network.width", widths).data["best_rate"].values
         if parameterization == "mup":
             assert best.max() < 1.15 * best.min()
         else:
@@ -170,40 +170,6 @@ def test_rates_of_any_theory_are_stable_below_and_unstable_above():
     assert best.rate < largest
     for factor in (0.9, 1.1):
         assert final(best.rate * factor) > final(best.rate)
-
-
-def test_rates_over_a_field_are_those_of_the_single_problems_with_labels():
-    made = problem(supply="population", steps=2, depth=1)
-    found = ld.rates_over(made, "network.depth", np.array([1, 3]))
-    assert found["best_rate"].dims == ("depth",)
-    assert found["depth"].values.tolist() == [1, 3]
-    assert found["depth"].attrs["long_name"] == "network.depth"
-    for depth in (1, 3):
-        single, row = problem(supply="population", steps=2, depth=depth), found.sel(depth=depth)
-        assert (float(row["best_rate"]), float(row["best_loss"])) == ld.best_rate(single)
-        assert float(row["largest_stable_rate"]) == ld.largest_stable_rate(single)
-    assert all(found[name].attrs["long_name"] for name in found)
-
-
-@pytest.mark.parametrize(
-    ("field", "values", "words"),
-    [
-        ("network.widht", [1.0], "did you mean 'network.width'"),
-        ("width", [1.0], "network.width"),
-        ("training.learning_rate", [1.0], "cannot be varied"),
-        ("network.kind", ["deep_linear"], "is not a field"),
-        ("network.width", [1.0, -1.0], "DeepLinear.width = -1.0"),
-        ("network.parameterization", ["mup", "mupp"], "must be one of 'mup', 'ntk'"),
-        ("network.width", [[1.0, 2.0]], "single number or word"),
-        ("network.width", [], "at least one value"),
-    ],
-)
-def test_bad_fields_and_values_are_refused_before_any_solution(field, values, words, stand_in):
-    fake = stand_in()
-    made = problem(supply="population", steps=2, width=1.0)
-    with pytest.raises(ld.ProblemError, match=words):
-        ld.rates_over(made, field, values)
-    assert not fake.worked
 
 
 def test_a_schedule_is_refused():

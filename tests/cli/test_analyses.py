@@ -75,27 +75,20 @@ def test_the_rates_of_one_problem_are_one_row(learndyn, deep_file):
     np.testing.assert_allclose([float(word) for word in shown], expected, rtol=5e-4)
 
 
-def test_rates_over_a_field_are_printed_written_and_drawn(learndyn, deep_file, tmp_path):
+def test_transfer_over_a_field_is_said_written_and_drawn(learndyn, deep_file, tmp_path):
     csv, picture = tmp_path / "rates.csv", tmp_path / "rates.svg"
-    options = ["--over", "network.width=1,16", "--csv", csv, "-o", picture]
-    outcome = learndyn("rates", deep_file, *options)
+    options = ["--over", "network.width=1,16", "--parameterization", "mup,ntk"]
+    outcome = learndyn("transfer", deep_file, *options, "--csv", csv, "-o", picture)
     assert outcome.exit_code == 0, outcome.output
-    table = pd.read_csv(csv)
-    assert list(table) == ["width", "best_rate", "best_loss", "largest_stable_rate"]
-    shown = [numbers(line) for line in outcome.stdout.splitlines()[-2:]]
-    np.testing.assert_allclose(shown, table.to_numpy(), rtol=5e-4)
-    found = ld.rates_over(ld.Problem.from_toml(deep_file), "network.width", [1, 16])
-    np.testing.assert_allclose(table["best_rate"], found["best_rate"], rtol=1e-12)
+    found = ld.transfer(
+        ld.Problem.from_toml(deep_file), "network.width", [1, 16], parameterizations=["mup", "ntk"]
+    )
+    pd.testing.assert_frame_equal(
+        pd.read_csv(csv, keep_default_na=False), found.table, check_dtype=False
+    )
+    for statement in found.statements:
+        assert statement in outcome.stdout
     assert "<svg" in picture.read_text(encoding="utf-8")
-
-
-def test_rates_over_words_are_drawn_too(learndyn, deep_file, tmp_path):
-    picture = tmp_path / "rates.png"
-    over = "network.parameterization=mup,ntk"
-    outcome = learndyn("rates", deep_file, "--over", over, "-o", picture)
-    assert outcome.exit_code == 0, outcome.output
-    assert [line.split()[0] for line in outcome.stdout.splitlines()[-2:]] == ["mup", "ntk"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -107,17 +100,21 @@ def test_rates_over_words_are_drawn_too(learndyn, deep_file, tmp_path):
         (["--over", "network.width=1,,2"], ["must look like"]),
         (["--over", "network.width=1,wide"], ["DeepLinear.width = 'wide'", "must be a number"]),
         (["--over", "network.depth=1.5"], ["DeepLinear.depth = 1.5", "whole number"]),
-        (["-o", "rates.png"], ["--output", "needs --over"]),
         (["--over", "network.width=1,2", "-o", "rates.jpg"], ["must end in .png, .svg, .pdf"]),
-        (["--csv", "{folder}"], ["it is a folder"]),
+        (["--over", "network.width=1,2", "--csv", "{folder}"], ["it is a folder"]),
+        (["--over", "network.width=1,2", "--check", "1"], ["check", "needs a size"]),
+        (
+            ["--over", "network.width=1", "--parameterization", "sp"],
+            ["must be one of 'mup', 'ntk'"],
+        ),
     ],
 )
-def test_bad_rates_are_refused_before_the_work(
+def test_bad_transfers_are_refused_before_the_work(
     options, words, learndyn, deep_file, no_work, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
     options = [option.format(folder=tmp_path) for option in options]
-    assert_refused(learndyn("rates", deep_file, *options), *words)
+    assert_refused(learndyn("transfer", deep_file, *options), *words)
 
 
 def test_a_schedule_has_no_single_best_rate(learndyn, deep_file):

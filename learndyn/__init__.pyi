@@ -2,6 +2,7 @@
 
 from learndyn.analyses.alignment import alignment
 from learndyn.analyses.exponents import local_exponent
+from learndyn.analyses.frontier import Frontier, frontier
 from learndyn.analyses.grokking import grokking_delay
 from learndyn.analyses.rates import BestRate, best_rate, largest_stable_rate
 from learndyn.analyses.transfer import Transfer, transfer
@@ -58,6 +59,7 @@ from learndyn.families.wide.solve import (
 )
 from learndyn.numerics.precision import float64
 from learndyn.numerics.times import linear_times, log_times
+from learndyn.pictures.frontier import plot_frontier
 from learndyn.pictures.plotting import plot
 from learndyn.pictures.spectra import plot_spectrum
 from learndyn.pictures.sweeps import plot_sweep
@@ -116,6 +118,7 @@ __all__ = [
     "FileError",
     "Formula",
     "FormulaField",
+    "Frontier",
     "FullBatch",
     "GradientDescent",
     "GradientIndependence",
@@ -186,6 +189,7 @@ __all__ = [
     "compare",
     "ensemble_loss",
     "float64",
+    "frontier",
     "grokking_delay",
     "inference",
     "largest_stable_rate",
@@ -195,6 +199,7 @@ __all__ = [
     "local_exponent",
     "log_times",
     "plot",
+    "plot_frontier",
     "plot_spectrum",
     "plot_sweep",
     "plot_transfer",

@@ -28,7 +28,7 @@ DECADES, POINTS = 3, 25
 ROUNDING = 1e-13
 """Losses that differ by less than this part of the initial loss are taken to be equal."""
 NEAR = np.array([-0.1, -0.063, -0.037, -0.014, 0.0, 0.022, 0.047, 0.071, 0.1])
-"""Distances in log η at which the neighbourhood of an optimum is looked at; irregular, so that no ripple hides in them."""
+"""Distances in log η at which the neighbourhood of an optimum is looked at; irregular, so that ripples show."""
 ROOT = 1e-6
 """The accuracy in log η of an optimum that is found as a root of the slope."""
 SHARP = 1e-4

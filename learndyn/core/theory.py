@@ -118,6 +118,11 @@ class Theory(abc.ABC):
         """σ: the standard deviation of the noise of the labels, for each output."""
         return float(getattr(problem.data, "noise", 0.0))
 
+    def multiply_adds(self, problem: Problem) -> float:
+        """How many multiply-adds a finite network takes for one step of training."""
+        allowed = f"work is not counted for {self.name}; use a deep linear network on data with a spectrum"
+        raise ProblemError("problem", self.combination, allowed)
+
     def example(self) -> Problem:
         """The problem of the template."""
         return Problem.from_text(self.template.read_text(encoding="utf-8"), self.template.name)

@@ -1,5 +1,6 @@
 """The theories of deep linear networks: which problems they are for, and where their methods are."""
 
+import itertools
 import math
 
 import jax
@@ -12,7 +13,7 @@ from learndyn.errors import ProblemError
 from learndyn.families.deep_linear import solve
 from learndyn.families.deep_linear.facts import FEEDFORWARD, RESIDUAL
 from learndyn.families.deep_linear.finite import Descent
-from learndyn.families.deep_linear.network import DeepLinear, label_noise
+from learndyn.families.deep_linear.network import DeepLinear, label_noise, sizes
 from learndyn.families.deep_linear.observables import INFINITE_TABLE, TABLE
 from learndyn.problem.examples import Examples
 from learndyn.problem.part import traced
@@ -51,6 +52,21 @@ class _Feedforward(Theory):
 
     def label_noise(self, problem: Problem) -> float:
         return label_noise(problem)
+
+    def multiply_adds(self, problem: Problem) -> float:
+        """Three for each weight and example: one forward, two backward."""
+        spectrum = problem.task.spectrum
+        if spectrum is None:
+            allowed = "give the task a spectrum: without one sizes are ratios, and the work of a step is infinite"
+            raise ProblemError("data.task.spectrum", None, allowed)
+        if isinstance(problem.data, Population):
+            allowed = (
+                "a step on the population uses infinitely many examples; use a Stream or a Dataset"
+            )
+            raise ProblemError("data", "Population", allowed)
+        D, N, examples = sizes(problem, len(spectrum.arrays()[0]))
+        outputs = problem.network.outputs
+        return 3.0 * examples * sum(n * m for n, m in itertools.pairwise([D, *N, outputs]))
 
     def automatic(self, problem: Problem, record: Record) -> Method:
         return solve.automatic(problem, record)

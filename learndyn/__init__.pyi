@@ -83,6 +83,7 @@ from learndyn.problem.spectra import PowerLaw, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
 from learndyn.problem.training import GradientDescent
+from learndyn.recipes.recipe import Recipe, recipe
 from learndyn.sweeps import Sweep, load_sweep, sweep
 
 __version__: str
@@ -149,6 +150,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "ProgramNetwork",
+    "Recipe",
     "Recovery",
     "Relu",
     "Rows",
@@ -189,6 +191,7 @@ __all__ = [
     "plot",
     "plot_sweep",
     "rates_over",
+    "recipe",
     "recovery",
     "register",
     "simulate",

@@ -38,6 +38,7 @@ class Layer:
 class DataCode:
     """Functions in NumPy that draw weights and data, as Python text; `rng` is a `numpy.random.Generator`.
 
+    - `words`: what the data are.
     - `constants`: assignments that the functions use.
     - `functions`: `draw(rng)`, which gives the initial weights (arrays by name) and the target; `batches(…)`, which
       yields inputs x and labels y (both with the examples first) for every step; `test_examples(rng, target)`. In the
@@ -50,6 +51,7 @@ class DataCode:
     - `arrays`: large arrays, which the text reads from the file `{DATA_FILE}`.
     """
 
+    words: str
     constants: str
     functions: str
     batches: str = "batches(rng, target)"
@@ -63,7 +65,7 @@ class DataCode:
 class Blueprint:
     """Dense layers in a row: h ← φ(a W h + a_b b), or h ← h + … in a residual network, and a readout.
 
-    - `formula`: the function, in words and symbols.
+    - `words`: what it is.
     - `hidden`: the weights of every hidden layer and its biases, or None.
     - `readout`: the last weights.
     - `activation`: φ, or None for the identity.
@@ -78,7 +80,7 @@ class Blueprint:
     - `data`: weights and data as text.
     """
 
-    formula: str
+    words: str
     hidden: tuple[tuple[Layer, Layer | None], ...]
     readout: Layer
     activation: Activation | None
@@ -101,8 +103,11 @@ class Blueprint:
 
 
 def array_text(array: np.ndarray) -> str:
-    """An array as Python text, with all digits."""
-    return f"np.array({np.asarray(array).tolist()!r})"
+    """An array as Python text, with all digits; the rows of a matrix stand below each other."""
+    if array.ndim == 1 or len(array) == 1:
+        return f"np.array({array.tolist()!r})"
+    rows = "".join(f"        {row!r},\n" for row in array.tolist())
+    return f"np.array(\n    [\n{rows}    ]\n)"
 
 
 LARGEST_TEXT = 400

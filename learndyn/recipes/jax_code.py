@@ -15,7 +15,9 @@ NORM = """    z = z - z.mean(-1, keepdims=True)
 """
 _IMPORTS = """import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+import scipy.special
 
 jax.config.update("jax_enable_x64", True)
 """
@@ -40,9 +42,8 @@ def optax_program(written: Written) -> str:
     start = ", start" if blueprint.centered else ""
     outputs = "network(weights, x)" + (" - network(start, x)" if start else "")
     key = ", key" if written.noisy else ""
-    return tidy(f'''{written.header(_IMPORTS)}
-{activation}def network(weights, x):
-    """{blueprint.formula[0].upper()}{blueprint.formula[1:]}."""
+    return tidy(f'''{written.header(_IMPORTS)}{activation}def network(weights, x):
+    """{blueprint.words}."""
 {forward}
 
 
@@ -73,7 +74,7 @@ def _optimizer(written: Written) -> str:
     """The optimiser: a rule for every array of weights."""
     lr, decay = 'layer["lr"]', 'layer["weight_decay"]'
     if written.schedules:
-        lr = f'lambda step: layer["lr"] * {written.rate_of()}(step)'
+        lr = f'lambda step: layer["lr"] * {written.rate_of}(step)'
     momentum = f", momentum={written.momentum!r}" if written.momentum else ""
     if written.framework_rule:
         rule = f"optax.sgd({lr}{momentum})"
@@ -86,27 +87,25 @@ def _optimizer(written: Written) -> str:
         words = "B <- momentum B - lr gradient, W <- (1 - lr weight_decay) W + B"
         parts = [f"optax.scale_by_learning_rate({lr})", f"optax.trace({written.momentum!r})"]
         if written.decayed and written.schedules:
-            parts.append(
-                f"optax.add_decayed_weights(lambda step: -{decay} * layer['lr'] * {written.rate_of()}(step))"
-            )
+            decayed = f'lambda step: -{decay} * layer["lr"] * {written.rate_of}(step)'
+            parts.append(f"optax.add_decayed_weights({decayed})")
         elif written.decayed:
             parts.append(f"optax.add_decayed_weights(-{lr} * {decay})")
         rule = "optax.chain(\n        " + ",\n        ".join(parts) + ",\n    )"
-    return f'''def rule(layer):
+    return f'''def rule(name):
     """{words}."""
+    layer = LAYERS[name]
     return {rule}
 
 
-optimizer = optax.partition(
-    {{name: rule(layer) for name, layer in LAYERS.items()}}, {{name: name for name in LAYERS}}
-)'''
+optimizer = optax.partition({{name: rule(name) for name in LAYERS}}, {{name: name for name in LAYERS}})'''
 
 
 def _applied(written: Written) -> str:
     """The end of an update."""
     if not written.noisy:
         return "    return optax.apply_updates(weights, updates), state"
-    rate = f" * {written.rate_of()}(step)" if written.schedules else ""
+    rate = f" * {written.rate_of}(step)" if written.schedules else ""
     return f"""    weights = optax.apply_updates(weights, updates)
     keys = dict(zip(LAYERS, jax.random.split(key, len(LAYERS)), strict=True))
     for name, layer in LAYERS.items():  # Langevin noise
@@ -132,7 +131,10 @@ def _loop(written: Written, start: str) -> str:
 for step in range(STEPS + 1):
     x, y = next(batches)
     if step % EVERY == 0 or step == STEPS:
-        yield ({row}), weights
+        row = (
+            {row},
+        )
+        yield row, weights
     if step == STEPS:
         return
     weights, state = update(weights, state, x, y{start}{key}{more})"""

@@ -14,7 +14,6 @@ from learndyn.files import write_atomically
 from learndyn.problem.checks import whole
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import Schedule
-from learndyn.problem.supplies import Supply
 from learndyn.recipes.jax_code import optax_program
 from learndyn.recipes.parameterizations import (
     MEANING,
@@ -103,10 +102,8 @@ class Recipe:
     @property
     def title(self) -> str:
         """What is trained, in one line."""
-        data: Supply = self.problem.data
-        words = self._blueprint.formula
-        supply = type(data).__name__
-        return f"{words[0].upper()}{words[1:]}, of size {self.size}, on a {supply}."
+        blueprint = self._blueprint
+        return f"{blueprint.words}, {blueprint.data.words}; size {self.size}."
 
     def weights(
         self, weights: dict[str, Any], parameterization: str = "standard"

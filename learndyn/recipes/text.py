@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from learndyn.core.blueprint import Blueprint
-from learndyn.problem.schedules import Schedule, as_schedule
+from learndyn.problem.schedules import Constant, Schedule, as_schedule
 from learndyn.problem.training import GradientDescent
 from learndyn.recipes.parameterizations import MEANING, LayerRecipe
 from learndyn.recipes.rates import rate_text
@@ -73,17 +73,18 @@ class Written(NamedTuple):
         halves = {"squared": "½ |y - f|²", "logistic": "log(1 + exp(-y f))"}
         loss = halves.get(blueprint.criterion, "-Σ_c y_c log softmax(f)_c")
         descended = f"{'mean' if blueprint.mean else 'sum'} over examples of {loss}"
-        logged = "these losses"
+        logged = "The log has the same losses"
         if blueprint.logged == 2:
-            logged = "twice these losses, |y - f|² without the half"
-        noise = f", and the test loss includes the label noise {blueprint.noise:g}"
+            logged = "The log has twice this loss, |y - f|² without the half"
+        noise = f"; the test loss includes the label noise, {blueprint.noise:.6g}"
         logged += noise if blueprint.noise else ""
         every = max(1, blueprint.steps // EVERY_STEP)
         data = blueprint.data
         return f'''"""{self.title}
 
 Parameterisation "{self.parameterization}": {MEANING[self.parameterization]}.
-Training descends the {descended}; the log has {logged}.
+Training descends the {descended}.
+{logged}.
 Usage: python FILE [SEED] > log.csv
 """
 
@@ -91,8 +92,6 @@ import copy
 import math
 import sys
 
-import numpy as np
-import scipy.special
 {imports}
 STEPS, EVERY = {blueprint.steps}, {every}
 LAYERS = {{
@@ -100,7 +99,9 @@ LAYERS = {{
 }}
 {data.constants.replace("{DATA_FILE}", self.data_file)}
 
-{self._data()}'''
+{self._data()}
+
+'''
 
     def _table(self) -> str:
         """The layers, one line each."""
@@ -114,10 +115,8 @@ LAYERS = {{
                 entries["weight_decay"] = layer.weight_decay
             if self.noisy:
                 entries["temperature"] = layer.temperature
-            if len(self.schedules) > 1:
-                entries["schedule"] = layer.schedule
-            text = ", ".join(f"{key}={value!r}" for key, value in entries.items())
-            lines.append(f'    "{layer.name}": dict({text}),')
+            text = ", ".join(f'"{key}": {value!r}' for key, value in entries.items())
+            lines.append(f'    "{layer.name}": {{{text}}},')
         return "\n".join(lines)
 
     def _data(self) -> str:
@@ -132,18 +131,22 @@ LAYERS = {{
         for name, schedule in self.schedules.items():
             per_time = self.blueprint.per_time
             expression = rate_text(schedule, self.blueprint.steps, per_time, jax)
-            time = "t = step" if per_time is None else f"t = step / {per_time}  # time"
+            time = "t = step" if per_time is None else f"t = step / {per_time:.1f}  # time"
+            time = "" if isinstance(schedule, Constant) else f"    {time}\n"
             texts.append(
                 f"def {name}(step):\n"
                 f'    """The rate that multiplies the lr of the layers."""\n'
-                f"    {time}\n    return {expression}\n"
+                f"{time}    return {expression}\n"
             )
+        if len(texts) > 1:
+            pairs = ", ".join(f'"{layer.name}": {layer.schedule}' for layer in self.layers)
+            texts.append(f"RATES = {{{pairs}}}\n")
         return "\n\n".join(texts)
 
-    def rate_of(self, layer: str = "layer") -> str:
-        """The function of the step that is the schedule of a layer, as text."""
-        (first, *others) = self.schedules
-        return f'globals()[{layer}["schedule"]]' if others else first
+    @property
+    def rate_of(self) -> str:
+        """The function of the step that is the schedule of the layer called `name`, as text."""
+        return "RATES[name]" if len(self.schedules) > 1 else next(iter(self.schedules))
 
     @property
     def columns(self) -> list[str]:
@@ -157,14 +160,14 @@ LAYERS = {{
         """The values of the columns, from the text of the losses of the train and the test set."""
         blueprint = self.blueprint
         times = f"{blueprint.logged:g} * " if blueprint.logged != 1 else ""
-        noise = f" + {blueprint.noise!r}" if blueprint.noise else ""
+        noise = f" + {blueprint.noise:.15g}" if blueprint.noise else ""
         values = {
             "step": "step",
             "time": f"step / {blueprint.per_time}",
             "train_loss": f"{times}{train}",
             "test_loss": f"{times}{test}{noise}",
         }
-        return ", ".join(values[name] for name in self.columns)
+        return ",\n            ".join(values[name] for name in self.columns)
 
     @property
     def arguments(self) -> str:

@@ -17,7 +17,7 @@ DECOUPLED = '''class DecoupledSGD(torch.optim.Optimizer):
     """
 
     def __init__(self, groups, momentum):
-        super().__init__(groups, dict(momentum=momentum, weight_decay=0.0))
+        super().__init__(groups, {"momentum": momentum, "weight_decay": 0.0})
 
     @torch.no_grad()
     def step(self):
@@ -54,9 +54,8 @@ def torch_program(written: Written) -> str:
     )
     forward = textwrap.indent(effective + "\n".join(_closed(line) for line in lines), " " * 8)
     rates = written.rates(jax=False)
-    return tidy(f'''{written.header(_IMPORTS)}
-{activation}class Network(nn.Module):
-    """{blueprint.formula[0].upper()}{blueprint.formula[1:]}, from initial weights by name."""
+    return tidy(f'''{written.header(_IMPORTS)}{activation}class Network(nn.Module):
+    """{blueprint.words}, from weights by name."""
 
     def __init__(self, weights):
         super().__init__()
@@ -82,7 +81,9 @@ def train(model, {written.arguments}):
 {written.main("Network(weights)", "row")}''')
 
 
-_IMPORTS = """import torch
+_IMPORTS = """import numpy as np
+import scipy.special
+import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -99,10 +100,14 @@ def _optimizer(written: Written) -> str:
     keys = ["lr"]
     keys += ["weight_decay"] if written.decayed else []
     keys += ["temperature"] if written.noisy else []
-    entries = ", ".join(f'{key}=LAYERS[name]["{key}"]' for key in keys)
+    entries = ", ".join(f'"{key}": LAYERS[name]["{key}"]' for key in keys)
     cls = "torch.optim.SGD" if written.framework_rule else "DecoupledSGD"
     momentum = f", momentum={written.momentum!r}" if written.momentum else ""
-    return f"groups = [dict(params=[w], {entries}) for name, w in model.weights.items()]\nreturn {cls}(groups{momentum})"
+    return f"""groups = [
+    {{"params": [w], {entries}}}
+    for name, w in model.weights.items()
+]
+return {cls}(groups{momentum})"""
 
 
 def _loop(written: Written) -> str:
@@ -122,9 +127,9 @@ def _loop(written: Written) -> str:
         before += "start = copy.deepcopy(model).requires_grad_(False)  # its function is subtracted\n"
     schedule = after = ""
     if written.schedules:
-        lambdas = written.rate_of()
+        lambdas = written.rate_of
         if len(written.schedules) > 1:
-            lambdas = '[globals()[LAYERS[name]["schedule"]] for name in model.weights]'
+            lambdas = "[RATES[name] for name in model.weights]"
         schedule = f"scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, {lambdas})\n"
         after = "\n    scheduler.step()"
     train = value("x_train", "y_train") if whole else "loss.item()"
@@ -135,7 +140,9 @@ def _loop(written: Written) -> str:
     x, y = map(torch.as_tensor, next(batches))
     loss = loss_of({outputs.format("x")}, y)
     if step % EVERY == 0 or step == STEPS:
-        yield {row}
+        yield (
+            {row},
+        )
     if step == STEPS:
         return
     optimizer.zero_grad()

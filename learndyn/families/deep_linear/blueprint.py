@@ -33,9 +33,7 @@ def blueprint(problem: Problem, size: int) -> Blueprint:
     ]
     readout = Layer("w", (network.outputs, N[-1]), 1.0, 1 / (N[-1] * gamma), **rule)
     return Blueprint(
-        formula="a deep linear network"
-        if branch is None
-        else "a deep linear network with skip connections",
+        words="A deep linear network" + ("" if branch is None else " with skip connections"),
         hidden=tuple((layer, None) for layer in hidden),
         readout=readout,
         activation=None,
@@ -109,7 +107,7 @@ def batches(rng, target):
 {_indented(body)}
 '''
     train_set = None if isinstance(problem.data, Population) else "batch"
-    return DataCode(constants, functions, train_set=train_set, arrays=large)
+    return DataCode(f"with a linear target, at every step {which}", constants, functions, train_set=train_set, arrays=large)
 
 
 def _indented(parts: list[str]) -> str:

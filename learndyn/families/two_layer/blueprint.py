@@ -52,7 +52,7 @@ def blueprint(problem: Problem, size: int) -> Blueprint:
         else "readout_learning_rate",
     )
     return Blueprint(
-        formula="a two-layer network that learns a teacher",
+        words="A two-layer network",
         hidden=((Layer("W", (K, N), std, 1 / math.sqrt(N), rate, decay), None),),
         readout=readout,
         activation=network.activation,
@@ -128,6 +128,7 @@ def batches(rng, data):
     {few if examples > B else every}
 '''
     return DataCode(
+        f"which learns a teacher from {'a dataset of' if reused else 'fresh batches of'} {examples} examples",
         f"N = {N}\n{constants}",
         functions,
         batches=call,

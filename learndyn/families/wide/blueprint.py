@@ -47,7 +47,7 @@ def blueprint(problem: Problem, size: int) -> Blueprint:
     a = 1 / (gamma * math.sqrt(size * widths[-1]))
     readout = Layer("w", (data.outputs, widths[-1]), float(sigma[-1]), a, **rule)
     return Blueprint(
-        formula="a wide network on given points",
+        words="A wide network",
         hidden=tuple(hidden),
         readout=readout,
         activation=network.activation,
@@ -87,4 +87,4 @@ def batches(rng, target):
     while True:
         yield X, Y
 {test if tested else ""}'''
-    return DataCode(constants, functions, tested=tested, arrays=large)
+    return DataCode("on given points", constants, functions, tested=tested, arrays=large)

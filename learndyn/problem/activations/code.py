@@ -5,6 +5,7 @@ import math
 from typing import NamedTuple
 
 from learndyn.errors import ProblemError
+from learndyn.numerics.precision import float64
 from learndyn.problem.activations.base import Activation
 from learndyn.problem.activations.closed import Erf, Linear, Polynomial, Relu
 from learndyn.problem.activations.formula import CONSTANTS, FUNCTIONS, parse
@@ -82,7 +83,8 @@ def activation_text(activation: Activation, dialect: Dialect) -> str:
 def _text(tree: ast.expr, dialect: Dialect) -> str:
     """A checked formula in a dialect; parts without z are numbers, because PyTorch's functions take arrays only."""
     if not any(isinstance(node, ast.Name) and node.id == "z" for node in ast.walk(tree)):
-        return repr(_number(tree))
+        with float64():
+            return repr(_number(tree))
     match tree:
         case ast.Name():
             return "z"

@@ -38,6 +38,7 @@ class _Feedforward(Theory):
         "training.time",
         "training.momentum",
         "training.weight_decay",
+        "training.momentum_rule",
     )
     table = TABLE
     methods = (solve.Rows, solve.Innovation, solve.Panels)

@@ -63,6 +63,7 @@ class ProgramOnPoints(_Programs, facts=FACTS["program/points"]):
         "training.time",
         "training.momentum",
         "training.weight_decay",
+        "training.momentum_rule",
         "training.noise",
         "training.loss",
         "training.criterion",

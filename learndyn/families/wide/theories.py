@@ -33,6 +33,7 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
         "training.time",
         "training.momentum",
         "training.weight_decay",
+        "training.momentum_rule",
         "training.noise",
         "training.loss",
         "training.criterion",

@@ -253,9 +253,10 @@ class Operator:
             if self.B is None:
                 _step_adjoint(self.A, rows, columns, step.keep, G, H, y, x)
             else:
-                decay = step.inner * step.inner_decay
-                numbers = (float(n) for n in (step.keep, step.momentum, decay, step.outer))
-                _momentum_step_adjoint(self.A, self.B, rows, columns, *numbers, G, H, y, x)
+                keep, beta, outer = (float(n) for n in (step.keep, step.momentum, step.outer))
+                decay = float(step.inner * step.inner_decay)
+                A, B = self.A, self.B
+                _momentum_step_adjoint(A, B, rows, columns, keep, beta, decay, outer, G, H, y, x)
             self.force, self.last = None, (G, H)
         p = self.answered.extend(y) if self.fresh.any() else None
         if p is not None:

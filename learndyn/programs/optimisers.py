@@ -113,7 +113,9 @@ def _nothing(parameter: Any) -> Any:
 
 
 class SGD(Optimiser):
-    """Gradient descent with momentum β, decay λ and noise of temperature τ; `coupled` has λ inside the buffer, η outside.
+    """Gradient descent with momentum β, decay λ and noise of temperature τ.
+
+    `coupled` has the decay inside the momentum buffer and the rate outside.
 
     A scalar parameter has no noise: the whole network pulls at it.
     """

@@ -24,13 +24,19 @@ def rate_text(schedule: Schedule, steps: int, per_time: int | None, jax: bool) -
     if text is not None:
         return text
     if steps > LONGEST:
-        allowed = f"is not a schedule of the library, and {steps} steps are too many to be written out"
+        allowed = (
+            f"is not a schedule of the library, and {steps} steps are too many to be written out"
+        )
         raise ProblemError("training.learning_rate", schedule, allowed)
     with float64():
         t = np.arange(steps) / (per_time or 1)
         values = [float(rate) for rate in np.asarray(schedule(t), dtype=float)]
     index = "t" if per_time is None else f"t * {per_time}"
-    return f"jnp.array({values})[jnp.rint({index}).astype(int)]" if jax else f"{values}[round({index})]"
+    return (
+        f"jnp.array({values})[jnp.rint({index}).astype(int)]"
+        if jax
+        else f"{values}[round({index})]"
+    )
 
 
 def _known(schedule: Schedule, jax: bool) -> str | None:

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -85,8 +85,9 @@ class Recipe:
 
     def __str__(self) -> str:
         table = self.table
-        unused = [name for name in ("weight_decay", "momentum", "temperature") if not table[name].any()]
-        if table["learning_rate"].isna().all():
+        optional = ("weight_decay", "momentum", "temperature")
+        unused = [name for name in optional if not np.any(table[name])]
+        if np.all(np.isnan(table["learning_rate"])):
             unused.append("learning_rate")
         shown = table.drop(columns=unused)
         lines = [self.title]
@@ -155,6 +156,6 @@ class Recipe:
 
         def write(temporary: Path) -> None:
             with temporary.open("wb") as file:
-                np.savez(file, **self._blueprint.data.arrays)
+                np.savez(file, **cast(Any, self._blueprint.data.arrays))
 
         write_atomically(Path(path), write)

@@ -29,11 +29,11 @@ DECOUPLED = '''class DecoupledSGD(torch.optim.Optimizer):
 
 
 '''
-NOISE = '''
+NOISE = """
         with torch.no_grad():
             for group in optimizer.param_groups:
                 for p in group["params"]:
-                    p.add_(math.sqrt(2 * group["lr"] * group["temperature"]) * torch.randn_like(p))'''
+                    p.add_(math.sqrt(2 * group["lr"] * group["temperature"]) * torch.randn_like(p))"""
 
 
 def torch_program(written: Written) -> str:
@@ -48,7 +48,9 @@ def torch_program(written: Written) -> str:
     effective = ""
     if written.multiplied:
         weights = "W"
-        effective = 'W = {name: LAYERS[name]["multiplier"] * w for name, w in self.weights.items()}\n'
+        effective = (
+            'W = {name: LAYERS[name]["multiplier"] * w for name, w in self.weights.items()}\n'
+        )
     lines = forward_text(
         blueprint, f"F.linear({{x}}, {weights}[{{W}}]|, {weights}[{{b}}]", "activation({})"
     )
@@ -124,7 +126,9 @@ def _loop(written: Written) -> str:
     sets += [("data", "x_train, y_train")] if whole else []
     before = "".join(f"{names} = map(torch.as_tensor, {name})\n" for name, names in sets)
     if blueprint.centered:
-        before += "start = copy.deepcopy(model).requires_grad_(False)  # its function is subtracted\n"
+        before += (
+            "start = copy.deepcopy(model).requires_grad_(False)  # its function is subtracted\n"
+        )
     schedule = after = ""
     if written.schedules:
         lambdas = written.rate_of

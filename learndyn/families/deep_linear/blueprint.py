@@ -6,6 +6,7 @@ with β/√N before a residual branch. The gradient is that of ½ Σ_c mean_μ (
 """
 
 import math
+from typing import Any
 
 from learndyn.core.blueprint import Blueprint, DataCode, Layer, constants_of, steps_of
 from learndyn.families.deep_linear.network import Sizes, sizes
@@ -20,7 +21,7 @@ def blueprint(problem: Problem, size: int) -> Blueprint:
     steps, dimensions = steps_of(training), sizes(problem, size)
     D, N, _ = dimensions
     branch, gamma = network.branch, float(network.gamma)
-    rule = {"rate": N[-1] * gamma**2, "decay": float(training.weight_decay)}
+    rule: dict[str, Any] = {"rate": N[-1] * gamma**2, "decay": float(training.weight_decay)}
     hidden = [
         Layer(
             f"W{ell}",
@@ -74,7 +75,12 @@ def _data(problem: Problem, dimensions: Sizes) -> DataCode:
     )  # fmt: skip
     label_words = f"{words} + {noise:g} ε" if noise else words
     bodies = {
-        Dataset: (f"the same {examples} examples", label_words, drawn, "while True:\n    yield x, y"),
+        Dataset: (
+            f"the same {examples} examples",
+            label_words,
+            drawn,
+            "while True:\n    yield x, y",
+        ),
         Stream: (
             f"{examples} new examples",
             label_words,
@@ -107,7 +113,13 @@ def batches(rng, target):
 {_indented(body)}
 '''
     train_set = None if isinstance(problem.data, Population) else "batch"
-    return DataCode(f"with a linear target, at every step {which}", constants, functions, train_set=train_set, arrays=large)
+    return DataCode(
+        f"with a linear target, at every step {which}",
+        constants,
+        functions,
+        train_set=train_set,
+        arrays=large,
+    )
 
 
 def _indented(parts: list[str]) -> str:

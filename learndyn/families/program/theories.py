@@ -25,7 +25,9 @@ class _Programs(Theory):
     simulators = (ProgramNetwork,)
     demo_size = 1000
     demo_seeds = 8
-    why_no_recipe = "the program is itself the recipe: your own function says how it is scaled and trained"
+    why_no_recipe = (
+        "the program is itself the recipe: your own function says how it is scaled and trained"
+    )
 
     def table_of(self, problem: Problem) -> Table:
         return table_of(problem)

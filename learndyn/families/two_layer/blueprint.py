@@ -1,7 +1,7 @@
 """The finite two-layer network layer by layer; its update rules are in `TwoLayer`'s docstring.
 
-    f = Σ_i v_i g(w_i·x/√N).  On a stream the raw rates are η (w) and η_v/N (v), and a step decays both by ηκ/N; on a
-    dataset they are Nη and η_v, and a step decays both by ηκ. The gradient is that of the mean of ½(y − f)².
+f = Σ_i v_i g(w_i·x/√N).  On a stream the raw rates are η (w) and η_v/N (v), and a step decays both by ηκ/N; on a
+dataset they are Nη and η_v, and a step decays both by ηκ. The gradient is that of the mean of ½(y − f)².
 """
 
 import math
@@ -13,9 +13,9 @@ from learndyn.errors import ProblemError
 from learndyn.families.two_layer.network import covariance
 from learndyn.families.two_layer.reused.finite import batch_count, example_count
 from learndyn.numerics.covariance import covariance_root
+from learndyn.problem.activations.code import NUMPY, activation_text
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Population
-from learndyn.problem.activations.code import NUMPY, activation_text
 
 TEST_EXAMPLES = 10_000
 """Fresh inputs on which the test loss is estimated."""

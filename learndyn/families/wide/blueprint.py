@@ -6,6 +6,7 @@ with β before the weights and biases of a residual branch.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def blueprint(problem: Problem, size: int) -> Blueprint:
     if min(widths) < 1:
         raise ProblemError("size", size, "is too small: a layer would be empty after rounding")
     gamma, sigma = float(network.richness), network.initial_scales
-    rule = {
+    rule: dict[str, Any] = {
         "rate": gamma**2 * size,
         "decay": float(training.weight_decay),
         "temperature": float(training.noise),

@@ -50,7 +50,10 @@ JAX = Dialect(
     {
         "erf": "jax.scipy.special.erf({0})",
         "gelu": "jax.nn.gelu({0}, approximate=False)",
-        **{name: f"jax.nn.{name}({{0}})" for name in ("sigmoid", "softplus", "relu", "silu", "mish")},
+        **{
+            name: f"jax.nn.{name}({{0}})"
+            for name in ("sigmoid", "softplus", "relu", "silu", "mish")
+        },
     },
 )
 
@@ -93,7 +96,9 @@ def _text(tree: ast.expr, dialect: Dialect) -> str:
         case ast.UnaryOp(op=op, operand=operand):
             return f"({'-' if isinstance(op, ast.USub) else '+'}{_text(operand, dialect)})"
         case ast.BinOp(left=left, op=op, right=right):
-            sign = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}[type(op)]
+            sign = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}[
+                type(op)
+            ]
             return f"({_text(left, dialect)} {sign} {_text(right, dialect)})"
     raise TypeError(f"not a tree from parse: {ast.dump(tree)}")
 

@@ -33,7 +33,7 @@ class OwnTraining:
     """The library's network of a problem and a seed: weights, batches and recorded states, step by step."""
 
     def __init__(self, problem, size, examples=None, seed=3):
-        self.problem, self.recipe = problem, ld.recipe(problem, size)
+        self.problem, self.recipe, self.seed = problem, ld.recipe(problem, size), seed
         run = ld.start(problem, size=size, seed=seed)
         self.weights, self.batches = [], []
         steps = self.recipe._blueprint.steps

@@ -196,7 +196,7 @@ def tidy(program: str) -> str:
     """The program without imports that it does not use."""
     for module in ("copy", "math", "scipy.special", "torch.nn.functional as F"):
         name = module.rpartition(" ")[2]
-        if not re.search(rf"(?<!import )\b{re.escape(name)}\.", program):
+        if not re.search(rf"(?<!import )(?<![\w.]){re.escape(name)}\.", program):
             program = program.replace(f"import {module}\n", "")
     return program
 

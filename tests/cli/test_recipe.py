@@ -58,8 +58,8 @@ def test_a_program_is_written_with_its_arrays(learndyn, path, tmp_path):
     [
         (("--framework", "tensorflow"), "known: optax, table, torch"),
         (("--parameterization", "mupp"), "did you mean 'mup'?"),
-        (("--size", "0"), "must be at least 1"),
-        (("--set", "training.steps=x"), "training.steps"),
+        (("--size", "0"), "must be a whole number of at least 1"),
+        (("--set", "training.steps=x"), "GradientDescent.steps"),
     ],
 )
 def test_bad_options_are_named(learndyn, path, options, reason):

@@ -10,12 +10,14 @@ KERNELS := Nehalem Haswell SkylakeX
 OWN_KERNEL := import numpy, threadpoolctl; print(threadpoolctl.threadpool_info()[0].get("architecture"))
 MULTIPLY := import numpy, scipy.linalg.blas as blas; a = numpy.ones((99, 99)); a @ a; blas.dgemm(1.0, a, a)
 
+FRAMEWORKS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["frameworks"])
+
 RESOLVE := .lock/bin/uv pip compile -q --upgrade --no-annotate --custom-compile-command "make lock" --all-extras pyproject.toml
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow test-oldest test-processors bench docs lint format lock dist clean
+.PHONY: help env demo test test-slow test-oldest test-processors test-frameworks bench docs lint format lock dist clean
 
 help: ## list the targets
 	@echo "make <target> [PYTHON=python3] [ARGS=...]; .venv is set up on first use"
@@ -49,6 +51,9 @@ test-processors: .venv/.dev ## run the tests of equality with the kernels of oth
 	  fi; \
 	done
 
+test-frameworks: .venv-frameworks/.dev ## train the programs of recipes with PyTorch and optax
+	.venv-frameworks/bin/python -m pytest -n 2 tests/frameworks $(ARGS)
+
 bench: .venv/.dev ## measure speed and memory
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -79,7 +84,7 @@ dist: .venv/.dev ## build the wheel and the source package into dist/, and check
 	rm -rf .dist
 
 clean: ## remove everything these targets make, .venv included
-	rm -rf .venv .venv-oldest .lock .dist docs/_build demo-report.html dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .venv-frameworks .lock .dist docs/_build demo-report.html dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.dev: pyproject.toml requirements/dev.txt
@@ -98,6 +103,15 @@ clean: ## remove everything these targets make, .venv included
 	python$(OLDEST) -m venv --clear .venv-oldest
 	@.venv-oldest/bin/python -m pip --disable-pip-version-check -qq install -r requirements/oldest.txt
 	@.venv-oldest/bin/python -m pip --disable-pip-version-check -qq install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Where pip would fetch PyTorch with CUDA, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gives the small build.
+.venv-frameworks/.dev: pyproject.toml requirements/dev.txt
+	$(PYTHON) -m venv --clear .venv-frameworks
+	@.venv-frameworks/bin/python -m pip --disable-pip-version-check -qq install -r requirements/dev.txt
+	@.venv-frameworks/bin/python -m pip --disable-pip-version-check -qq install -c requirements/dev.txt \
+	  $$(.venv-frameworks/bin/python -c '$(FRAMEWORKS)')
+	@.venv-frameworks/bin/python -m pip --disable-pip-version-check -qq install --no-deps --no-build-isolation -e .
 	@touch $@
 
 .lock/bin/uv:

@@ -90,6 +90,7 @@ from learndyn.problem.spectra import PowerLaw, PowerLawFit, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap, Observations, Teacher, TeacherFlow
 from learndyn.problem.training import GradientDescent
+from learndyn.recipes.recipe import Recipe, recipe
 from learndyn.sweeps import Sweep, load_sweep, sweep
 
 __version__: str
@@ -159,6 +160,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "ProgramNetwork",
+    "Recipe",
     "Recovery",
     "Relu",
     "Rows",
@@ -203,6 +205,7 @@ __all__ = [
     "plot_spectrum",
     "plot_sweep",
     "plot_transfer",
+    "recipe",
     "recovery",
     "register",
     "runs",

@@ -6,7 +6,7 @@ may be given ready instead, as `network`, `data` or `training`; its properties a
 `supply` is "stream", "dataset" or "population", and the data's other properties are called like the fields of these
 supplies; a linear map may have a `spectrum`, and the properties of a teacher flow begin with `teacher_`, but for
 `observations` and `chained`. Training has a `rate`, `steps` or a `time`, `momentum`, `weight_decay`, a `readout_rate`,
-a `loss`, a `criterion` and the `temperature` of Langevin noise; `noise` alone is that of the labels.
+a `loss`, a `criterion`, a `momentum_rule` and the `temperature` of Langevin noise; `noise` alone is that of the labels.
 """
 
 import dataclasses
@@ -51,6 +51,7 @@ RULE = {
     "readout_rate": "readout_learning_rate",
     "loss": "loss",
     "criterion": "criterion",
+    "momentum_rule": "momentum_rule",
 }
 RULE_OF_FLOWS = {
     "epochs": "steps",

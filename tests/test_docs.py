@@ -38,6 +38,7 @@ PAGES = {
     for path in (
         ROOT / "README.md",
         *sorted(DOCS.glob("*.md")),
+        *sorted(DOCS.glob("how-to/*.md")),
         *sorted(DOCS.glob("theories/*.md")),
     )
 }
@@ -67,6 +68,7 @@ def words(text: str) -> list[str]:
         "docs/concepts.md",
         "docs/programs.md",
         "docs/sweeps.md",
+        "docs/how-to/my-pytorch-loop.md",
         # Compiling takes up to a minute.
         pytest.param("docs/theories/neural_ode_family.md", marks=pytest.mark.slow),
         pytest.param("docs/theories/deep_linear.md", marks=pytest.mark.slow),
@@ -85,6 +87,7 @@ def test_no_other_page_has_code_that_is_never_run():
     pages = {page for page in PAGES if blocks(page, "python")}
     theories = {"deep_linear", "two_layer_online", "neural_ode_family"}
     others = {"README.md", "docs/concepts.md", "docs/programs.md", "docs/sweeps.md"}
+    others |= {"docs/how-to/my-pytorch-loop.md"}
     assert pages == others | {f"docs/theories/{name}.md" for name in theories}
 
 

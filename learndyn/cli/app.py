@@ -14,6 +14,7 @@ from learndyn.cli import (
     cite,
     compute,
     demo,
+    recipe,
     results,
     run,
     runs,
@@ -146,6 +147,13 @@ _add(
     "sweep deep.toml --over training.learning_rate=log:0.01:1:20",
     "sweep deep.toml --over network.width=1,2,4 --picture width.png",
     "sweep deep.toml --over network.depth=1,2 --simulate 400 -o depth.nc",
+)
+_add(
+    _PROBLEM,
+    recipe.recipe,
+    "recipe mine.toml --size 512",
+    "recipe mine.toml --size 512 --framework torch -o mine.py",
+    "recipe mine.toml --framework optax --parameterization mup",
 )
 _RESULTS = "From saved results"
 _add(_RESULTS, results.compare, "compare theory.nc runs.nc --csv agreement.csv")

@@ -21,6 +21,7 @@ from learndyn.loading import load_theories
 from learndyn.problem.problem import Problem, review
 
 if TYPE_CHECKING:
+    from learndyn.core.blueprint import Blueprint
     from learndyn.core.symmetry import SymmetricStart
 
 Choice = TypeVar("Choice", Method, Simulator)
@@ -65,6 +66,8 @@ class Theory(abc.ABC):
     demo_seeds: ClassVar[int]
     size_symbol: ClassVar[str] = "N"
     time_words: ClassVar[str] = "time t = steps / N"
+    why_no_recipe: ClassVar[str] = "its theory does not describe it layer by layer"
+    """Completes the sentence with which `recipe` refuses a theory without a `blueprint`."""
     former_names: ClassVar[Mapping[str, str]] = {}
     """Today's names of observables that had another name in files of learndyn 0.1, by that name."""
     former_factors: ClassVar[Mapping[str, float]] = {}
@@ -182,6 +185,11 @@ class Theory(abc.ABC):
     def train(self, problem: Problem, size: int, method: Simulator, record: Record) -> Ensemble:
         """The finite networks of a size."""
         return method.ensemble(problem, size, record)
+
+    def blueprint(self, problem: Problem, size: int) -> "Blueprint":
+        """The finite network of a size with every scaling factor, for `recipe`."""
+        allowed = f"there is no recipe for this network, because {self.why_no_recipe}"
+        raise ProblemError("network", type(problem.network).__name__, allowed)
 
     def trace(self, problem: Problem, method: Method, record: Record) -> dict[str, Any]:
         """The limit as a JAX function."""

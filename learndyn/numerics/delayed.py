@@ -1,5 +1,7 @@
 """A large trained matrix whose low-rank updates are collected and added every few steps."""
 
+from typing import Any, Protocol
+
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import get_blas_funcs
@@ -18,23 +20,41 @@ def rows_times(
     return rows @ matrix
 
 
+class LinearStep(Protocol):
+    """One step of a linear training rule; its words are those of `learndyn.problem.weight_response.Step`."""
+
+    @property
+    def inner(self) -> Any: ...
+    @property
+    def outer(self) -> Any: ...
+    @property
+    def momentum(self) -> Any: ...
+    @property
+    def inner_decay(self) -> Any: ...
+    @property
+    def keep(self) -> Any: ...
+    @property
+    def buffered(self) -> bool: ...
+
+    def moved(self, W: Any, B: Any, force: Any) -> tuple[Any, Any]:
+        """The weight and its buffer after a step; `force` is already multiplied by `inner`."""
+        ...
+
+
 class DelayedMatrix:
-    """A weight matrix W = a_0 W̄ + a_1 B̄ + Σ_s a_s g_s^⊤ h_s and its momentum B = b_1 B̄ + Σ_s b_s g_s^⊤ h_s.
+    """A weight matrix W = a_0 W̄ + a_1 B̄ + Σ_s a_s g_s^⊤ h_s and its momentum B, the same with coefficients b.
 
     The sums are over the forces g_s^⊤ h_s of the last steps. They are added to W̄ and B̄ only every `DELAY` steps,
     because most of the time of a step goes into reading and writing the large matrix.
 
     - `initial`: W at the start
-    - `momentum`, `decay`: β and λ of the training rule
+    - `buffered`: whether there is a momentum buffer
     - `outputs`: the number of forces per step
     """
 
-    def __init__(
-        self, initial: Float[np.ndarray, "m n"], momentum: float, decay: float, outputs: int
-    ):
+    def __init__(self, initial: Float[np.ndarray, "m n"], buffered: bool, outputs: int):
         self.W = initial.copy()
-        self.B = np.zeros_like(initial) if momentum else None
-        self.momentum, self.decay = momentum, decay
+        self.B = np.zeros_like(initial) if buffered else None
         pending = DELAY * outputs
         self.g, self.h = (np.empty((pending, n)) for n in initial.shape)
         self.last = slice(0), 0.0
@@ -70,15 +90,16 @@ class DelayedMatrix:
             result += (rows @ inner[:n].T * a[2 : n + 2]) @ outer[:n]
         return result
 
-    def move(self, g: Float[np.ndarray, "c m"], h: Float[np.ndarray, "c n"], eta: float) -> None:
-        """One step of training under the force g^⊤ h: B ← βB + η g^⊤h, W ← (1 − ηλ) W + B."""
+    def move(
+        self, g: Float[np.ndarray, "c m"], h: Float[np.ndarray, "c n"], step: "LinearStep"
+    ) -> None:
+        """One step of training under the force g^⊤ h."""
         n, end = self.pending, self.pending + len(g)
         self.g[n:end], self.h[n:end] = g, h
-        self.b *= self.momentum
-        self.b[n + 2 : end + 2] = eta
-        self.a *= 1 - eta * self.decay
-        self.a += self.b
-        self.pending, self.last = end, (slice(n, end), eta)
+        force = np.zeros_like(self.b)
+        force[n + 2 : end + 2] = step.inner
+        self.a, self.b = step.moved(self.a, self.b, force)
+        self.pending, self.last = end, (slice(n, end), step.inner)
         if end == len(self.g):
             self.settle()
 
@@ -88,24 +109,26 @@ class DelayedMatrix:
         W = a[0] * self.W + (a[2 : n + 2, None] * self.g[:n]).T @ self.h[:n]
         return W if self.B is None else W + a[1] * self.B
 
-    def retrain(self, momentum: float, decay: float) -> None:
-        """Continue with another momentum and decay."""
+    def remember(self) -> None:
+        """Have a momentum buffer from now on."""
         self.settle()
-        if momentum and self.B is None:
+        if self.B is None:
             # Without momentum B is the force of the last step.
             rows, eta = self.last
             self.B = eta * self.g[rows].T @ self.h[rows]
-        self.momentum, self.decay = momentum, decay
 
     def settle(self) -> Float[np.ndarray, "m n"]:
         """Add the pending forces to W̄ and B̄; returns W."""
         n, B, W = self.pending, self.B, self.W
         g, h, a, b = self.g[:n], self.h[:n], self.a, self.b
         if n:
+            before = b[0] * W if B is not None and b[0] else None
             self.W = _updated(W, a[0], a[2 : n + 2, None] * g, h)
             if B is not None:
                 self.W += a[1] * B
                 self.B = _updated(B, b[1], b[2 : n + 2, None] * g, h)
+                if before is not None:
+                    self.B += before
         self._restart()
         return self.W
 

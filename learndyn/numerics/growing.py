@@ -7,6 +7,7 @@ direction. Arrays keep spare room, in whole blocks of the four rows that the com
 
 import numpy as np
 
+from learndyn.numerics.delayed import LinearStep
 from learndyn.numerics.lower import compiled, row_times, times_column
 
 ROOM = 64
@@ -99,23 +100,25 @@ def _momentum_step_adjoint(
     columns: int,
     keep: float,
     beta: float,
+    decay: float,
+    outer: float,
     G: np.ndarray,
     H: np.ndarray,
     y: np.ndarray,
     x: np.ndarray,
 ) -> None:
-    """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B, and x ← x + A^⊤y while the rows are at hand."""
+    """B ← βB − decay·A + Σ_c G_c H_c^⊤, A ← keep·A + outer·B, and x ← x + A^⊤y while the rows are at hand."""
     for block in range(0, rows, 4):
         for i in range(block, block + 4):
             a, b = A[i], B[i]
             for j in range(columns):
-                b[j] *= beta
+                b[j] = beta * b[j] - decay * a[j]
             for c in range(len(G)):
                 h, g = H[c], G[c, i]
                 for j in range(columns):
                     b[j] += g * h[j]
             for j in range(columns):
-                a[j] = keep * a[j] + b[j]
+                a[j] = keep * a[j] + outer * b[j]
         _add_four_rows(A, block, columns, y, x)
 
 
@@ -197,7 +200,7 @@ class Operator:
         self.fresh, self.origin = fresh, origin
         self.A, self.B = np.zeros((0, 0)), None
         self.asked, self.answered = Basis(source, tolerance), Basis(target, tolerance)
-        self.undriven = 1.0
+        self.undriven, self.undriven_buffer = 1.0, 0.0
         self.force = self.last = None
 
     def reserve(self, queries: int) -> None:
@@ -208,15 +211,18 @@ class Operator:
         self.asked.reserve(queries)
         self.answered.reserve(queries)
         if self.force is not None:
-            keep, beta, G, H = self.force
+            step, G, H = self.force
             G, H = padded(G, (len(G), shape[0])), padded(H, (len(H), shape[1]))
-            self.force = keep, beta, G, H
+            self.force = step, G, H
 
-    def step(self, keep: float, beta: float, G: np.ndarray, H: np.ndarray) -> None:
-        """B ← βB + Σ_c G_c H_c^⊤, A ← keep·A + B; carried out at the next `adjoint`, which reads A anyway."""
-        self.force = keep, beta, G, H
-        self.undriven *= keep
-        if beta and self.B is None:
+    def step(self, step: LinearStep, G: np.ndarray, H: np.ndarray) -> None:
+        """A step of A under the force Σ_c G_c H_c^⊤, already multiplied by its rate in the momentum buffer B.
+
+        It is carried out at the next `adjoint`, which reads A anyway.
+        """
+        self.force = step, G, H
+        self.undriven, self.undriven_buffer = step.moved(self.undriven, self.undriven_buffer, 0.0)
+        if step.buffered and self.B is None:
             self.B = np.zeros_like(self.A)
             if self.last is not None:
                 # Without momentum B is the force of the last step.
@@ -231,6 +237,8 @@ class Operator:
         if q is not None:
             new = self.target.add(self.origin)
             self.A[new] = self.undriven * q
+            if self.undriven_buffer and self.B is not None:
+                self.B[new] = self.undriven_buffer * q
             y[new] = self.undriven * (q @ x)
         return y
 
@@ -241,15 +249,20 @@ class Operator:
         if self.force is None:
             _adjoint_image(self.A, rows, columns, y, x)
         else:
-            keep, beta, G, H = self.force
+            step, G, H = self.force
             if self.B is None:
-                _step_adjoint(self.A, rows, columns, keep, G, H, y, x)
+                _step_adjoint(self.A, rows, columns, step.keep, G, H, y, x)
             else:
-                _momentum_step_adjoint(self.A, self.B, rows, columns, keep, beta, G, H, y, x)
+                keep, beta, outer = (float(n) for n in (step.keep, step.momentum, step.outer))
+                decay = float(step.inner * step.inner_decay)
+                A, B = self.A, self.B
+                _momentum_step_adjoint(A, B, rows, columns, keep, beta, decay, outer, G, H, y, x)
             self.force, self.last = None, (G, H)
         p = self.answered.extend(y) if self.fresh.any() else None
         if p is not None:
             new = self.source.add(self.origin)
             self.A[:, new] = self.undriven * np.outer(p, self.fresh)
+            if self.undriven_buffer and self.B is not None:
+                self.B[:, new] = self.undriven_buffer * np.outer(p, self.fresh)
             x[new] = self.undriven * (p @ y) * self.fresh
         return x

@@ -13,7 +13,9 @@ class Training(Part, abstract=True):
 class GradientDescent(Training):
     """Gradient descent; stochastic if the data arrive in batches.
 
-    A step changes every weight W and its momentum buffer B: B ← βB − η·gradient, W ← (1 − ηλ) W + B.
+    A step changes every weight W and its momentum buffer B: B ← βB − η·gradient, W ← (1 − ηλ) W + B; this is the
+    `momentum_rule` "decoupled". "coupled" is the rule of PyTorch's and optax's SGD, which has the decay inside the
+    buffer and the rate outside: B ← βB − gradient − λW, W ← W + ηB. Without momentum they are the same.
 
     - `learning_rate` (η): a number or a schedule. The network's page says how the rate of the finite network follows
       from it.
@@ -28,6 +30,7 @@ class GradientDescent(Training):
     - `loss`: whether the loss of several examples is their "mean" or their "sum". "mean" unless given.
     - `criterion`: the loss of one example. "squared", ½(y − f)², unless given; or "logistic", log(1 + e^(−yf)) with
       y = ±1; or "cross_entropy", −Σ_c y_c log softmax(f)_c with y the probabilities of the classes.
+    - `momentum_rule`: "decoupled" or "coupled", as above. "decoupled" unless given.
     """
 
     learning_rate: float | Schedule = field(rate_or_schedule)
@@ -39,6 +42,7 @@ class GradientDescent(Training):
     readout_learning_rate: float | Schedule | None = field(optional(rate_or_schedule), default=None)
     loss: str = field(choice("mean", "sum"), default="mean")
     criterion: str = field(choice("squared", "logistic", "cross_entropy"), default="squared")
+    momentum_rule: str = field(choice("decoupled", "coupled"), default="decoupled")
 
     def validate(self) -> None:
         if (self.steps is None) == (self.time is None):

@@ -1,6 +1,7 @@
 """Rules that train, on gradients without n.
 
-    SGD     B ← βB − η_t g,  θ ← (1 − η_t λ) θ + B + √(2 η_t τ) ξ,  ξ new normals (a new Gaussian matrix)
+    SGD     B ← βB − η_t g,  θ ← (1 − η_t λ) θ + B + √(2 η_t τ) ξ,  ξ new normals (a new Gaussian matrix);
+            coupled: B ← βB − g − λθ,  θ ← θ + η_t B + √(2 η_t τ) ξ
     Sign    θ ← (1 − η_t λ) θ − η_t sign g
     Adam    m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  θ ← (1 − η_t λ) θ − η_t m̂/(√v̂ + ε),  hats: over 1 − β^t
     Muon    B ← βB + g,  θ ← (1 − η_t λ) θ − η_t NS(B), matrices only; NS drives singular values towards one
@@ -114,6 +115,8 @@ def _nothing(parameter: Any) -> Any:
 class SGD(Optimiser):
     """Gradient descent with momentum β, decay λ and noise of temperature τ.
 
+    `coupled` has the decay inside the momentum buffer and the rate outside.
+
     A scalar parameter has no noise: the whole network pulls at it.
     """
 
@@ -125,9 +128,11 @@ class SGD(Optimiser):
         decay: float = 0.0,
         temperature: float = 0.0,
         parameters: Iterable[Any] | None = None,
+        coupled: bool = False,
     ):
-        super().__init__(net, rate, decay, parameters)
+        super().__init__(net, rate, 0.0 if coupled else decay, parameters)
         self.momentum, self.temperature = momentum, temperature
+        self.coupled, self.inner_decay = coupled, decay if coupled else 0.0
         if temperature and isinstance(net.backend, Limit):
             for parameter in net.parameters if self.only is None else self.only:
                 if isinstance(parameter, Matrix):
@@ -135,7 +140,7 @@ class SGD(Optimiser):
 
     def moved(self, parameter: Value, gradient: Any, rate: float) -> Any:
         """B, and noise."""
-        B = self._buffer(parameter, gradient, rate)
+        B = self._buffer(parameter, parameter.data, gradient, rate)
         if self.temperature and parameter.dim is not None:
             noise = self.net.normal(parameter.dim, *parameter.shape, trained=False)
             return B + np.sqrt(2 * rate * self.temperature) * noise.data
@@ -143,7 +148,7 @@ class SGD(Optimiser):
 
     def moved_matrix(self, matrix: Matrix, gradient: Any, rate: float) -> Any:
         """B, and noise."""
-        B = self._buffer(matrix, gradient, rate)
+        B = self._buffer(matrix, matrix.state, gradient, rate)
         size = float(np.sqrt(2 * rate * self.temperature))
         if self.temperature and getattr(matrix.gaussian, "noisy", None) is not None:
             return B + matrix.gaussian.new_noise(size)
@@ -152,15 +157,19 @@ class SGD(Optimiser):
             return B + noise.gaussian.noise(size)
         return B
 
-    def _buffer(self, parameter: Any, gradient: Any, rate: float) -> Any:
+    def _buffer(self, parameter: Any, theta: Any, gradient: Any, rate: float) -> Any:
+        """The change of a parameter whose value is `theta`, noise aside; its buffer is kept for the next step."""
+        inner, outer = (1.0, rate) if self.coupled else (rate, 1.0)
+        B = -inner * gradient
+        if self.inner_decay:
+            B = B + (-self.inner_decay) * theta
         if not self.momentum:
-            return -rate * gradient
-        B = -rate * gradient
+            return B if outer == 1 else outer * B
         if id(parameter) in self.memory:
             B = self.momentum * self.memory[id(parameter)][1] + B
         # The parameter is kept too, so that no other one is given its identity.
         self.memory[id(parameter)] = parameter, B
-        return B
+        return B if outer == 1 else outer * B
 
 
 class _Entrywise(Optimiser):

@@ -32,6 +32,7 @@ def descent_rule(
         training.momentum,
         training.weight_decay / richness**2,
         training.noise / richness**2,
+        coupled=training.momentum_rule == "coupled",
     )
 
 

@@ -39,6 +39,13 @@ SETTINGS = {
     "ntk": problem(width=2.0, richness=1.0, parameterization="ntk", data=DATA, rate=0.08),
     "momentum": problem(data=DATA, rate=0.02, momentum=0.7),
     "weight decay": problem(data=DATA, rate=0.05, weight_decay=0.4),
+    "coupled rule": problem(
+        data=DATA,
+        rate=ld.WarmUp(10, 0.03),
+        momentum=0.7,
+        weight_decay=0.4,
+        momentum_rule="coupled",
+    ),
     "schedule": problem(data=DATA, rate=ld.WarmUp(10, ld.PowerDecay(0.15, 0.5, 10.0))),
     "stream": problem(width=0.6, supply="stream", batch_ratio=0.6, noise=0.5, rate=0.05),
     "stream, centred": problem(
@@ -102,10 +109,11 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
     """Δ = R_Δ (X v-part + σε), so ⟨Δ(t) ε⟩ = σ Σ_s R_Δ(t, s): a response, measured without perturbing anything."""
     from learndyn.families.deep_linear import finite
     from learndyn.numerics.precision import float64
+    from learndyn.problem.weight_response import PerStepRule
 
     setting, size = SETTINGS["plain"], 500
     R = ld.solve(setting, save_at=np.arange(STEPS + 1))["R_Delta"].sum("step2").squeeze()
-    found = []
+    found, rule = [], PerStepRule.of(setting.training)
     for seed in range(SEEDS):
         with float64():
             made = finite.finite_spec(setting, size)
@@ -116,7 +124,7 @@ def test_responses_agree_with_the_label_noise_in_the_errors():
                 fields = network.fields(sources[0].at(step))
                 rows.append(np.sum(fields.Delta * noise) / np.sum(noise**2))
                 if step < STEPS:
-                    network.step(fields, setting.training.learning_rate)
+                    network.step(fields, rule.at(step))
         found.append(rows)
     found = np.array(found)
     error = found.std(axis=0, ddof=1) / np.sqrt(SEEDS)

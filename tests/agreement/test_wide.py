@@ -36,6 +36,9 @@ SETTINGS = {
     "relu, three layers": problem(depth=3, activation="relu", richness=0.5, rate=0.4, steps=12),
     "weight decay": problem(rate=0.5, weight_decay=0.1),
     "momentum": problem(rate=0.2, momentum=0.6),
+    "coupled rule": problem(
+        rate=ld.WarmUp(8, 0.3), momentum=0.6, weight_decay=0.2, momentum_rule="coupled"
+    ),
     "two outputs": problem(rate=0.5, data=TWO),
     "biases, logistic": problem(rate=1.0, bias=True, criterion="logistic"),
     "cross-entropy, one layer": problem(

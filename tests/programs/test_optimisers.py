@@ -31,6 +31,17 @@ def test_descent_follows_the_rule_of_the_library():
     np.testing.assert_allclose(values, curve, rtol=1e-14)
 
 
+def test_descent_follows_the_coupled_rule():
+    theta, B, curve = 1.5, 0.0, [1.5]
+    for t in range(STEPS):
+        B = 0.6 * B - theta - 0.2 * theta
+        theta = theta + 0.3 / (1 + t) * B
+        curve.append(theta)
+    options = {"momentum": 0.6, "decay": 0.2, "coupled": True}
+    values = trained(lambda net: SGD(net, lambda t: 0.3 / (1 + t), **options))
+    np.testing.assert_allclose(values, curve, rtol=1e-14)
+
+
 def test_sign_moves_by_the_rate():
     values = trained(lambda net: Sign(net, 0.1))
     np.testing.assert_allclose(values, 1.5 - 0.1 * np.arange(STEPS + 1), rtol=1e-14)

@@ -37,7 +37,7 @@ from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import as_schedule
 from learndyn.problem.supplies import Dataset, Population
 from learndyn.problem.training import GradientDescent
-from learndyn.problem.weight_response import PerStepRule
+from learndyn.problem.weight_response import PerStepRule, Step
 
 InputsAndNoise = tuple[np.ndarray, np.ndarray]
 """Inputs X (examples × D) and label noise σε (outputs × examples)."""
@@ -60,7 +60,8 @@ class FiniteSpec(NamedTuple):
     - `lam`: the eigenvalues λ of the inputs, or 1
     - `coefficients`: w* if the data have a spectrum; None if w* is drawn
     - `sigma`: σ, the standard deviation of the label noise
-    - `momentum`, `decay`: β and λ of the training rule at the start
+    - `buffered`: whether weights have a momentum buffer
+    - `decay`: λ of the training rule at the start
     - `branch`: β of the residual branches, or None
     - `given`: the examples of the user, if networks are trained on these: inputs along the eigenvectors (n × D), and
       what the map w* leaves of their targets (outputs × n)
@@ -75,7 +76,7 @@ class FiniteSpec(NamedTuple):
     lam: np.ndarray
     coefficients: np.ndarray | None
     sigma: float
-    momentum: float
+    buffered: bool
     decay: float
     branch: float | None
     given: InputsAndNoise | None
@@ -130,7 +131,7 @@ def finite_spec(problem: Problem, size: int) -> FiniteSpec:
         lam=lam,
         coefficients=coefficients,
         sigma=float(data.noise) if given else label_noise(problem),
-        momentum=float(training.momentum),
+        buffered=training.momentum != 0 or training.momentum_rule == "coupled",
         decay=float(training.weight_decay),
         branch=network.branch,
         given=given,
@@ -168,10 +169,8 @@ class FiniteDeepLinear:
         target: Float[np.ndarray, "outputs D"],
     ):
         self.spec = spec
-        self.momentum, self.decay = spec.momentum, spec.decay
-        self.matrices = [
-            DelayedMatrix(W, spec.momentum, spec.decay, spec.outputs) for W in weights[:-1]
-        ]
+        self.decay = spec.decay
+        self.matrices = [DelayedMatrix(W, spec.buffered, spec.outputs) for W in weights[:-1]]
         self.w = weights[-1].copy()
         self.buffer = np.zeros_like(self.w)
         self.target = target
@@ -227,13 +226,13 @@ class FiniteDeepLinear:
         total += np.sum(h**2) * np.eye(len(self.w))
         return spec.r[0] ** 2 / spec.sizes.N[-1] * total
 
-    def step(self, fields: DeepLinearFields, eta: float) -> None:
-        """Train all weights for one step of rate η under the forces of `fields`."""
+    def step(self, fields: DeepLinearFields, step: Step) -> None:
+        """Train all weights for one step under the forces of `fields`."""
         pairs = zip(self.matrices, self._force_scales(), fields.g, fields.h[:-1], strict=True)
         for W, scale, g, h in pairs:
-            W.move(scale * g, h, eta)
-        self.buffer = self.momentum * self.buffer + eta * self.spec.gamma * fields.h[-1]
-        self.w = (1 - eta * self.decay) * self.w + self.buffer
+            W.move(scale * g, h, step)
+        force = step.inner * self.spec.gamma * fields.h[-1]
+        self.w, self.buffer = step.moved(self.w, self.buffer, force)
 
     def flat_weights(self) -> Float[np.ndarray, " weights"]:
         """All weights in one vector."""
@@ -262,10 +261,12 @@ class FiniteDeepLinear:
         return [(1.0 if ell == 0 else inner) * spec.gamma / r for ell, r in enumerate(spec.r)]
 
     def retrain(self, training: GradientDescent) -> None:
-        """Continue with another momentum and decay."""
-        self.momentum, self.decay = float(training.momentum), float(training.weight_decay)
+        """Continue with another training."""
+        self.decay = float(training.weight_decay)
         for W in self.matrices:
-            W.retrain(self.momentum, self.decay)
+            W.settle()
+            if training.momentum:
+                W.remember()
 
 
 class ExampleSource:
@@ -461,10 +462,10 @@ class DeepLinearTraining(DeepLinearNetworks, StepByStep):
         super().begin()
 
     def step(self) -> None:
-        eta = self.rule.eta[self.now]
+        step = self.rule.at(self.now)
         for row, fields in zip(self.networks, self.fields, strict=True):
             for network, forces in zip(row, fields, strict=True):
-                network.step(forces, eta)
+                network.step(forces, step)
         self._compute_fields(self.now + 1)
 
     def change(self, problem: Problem) -> None:
@@ -523,7 +524,7 @@ def memory(spec: FiniteSpec, count: int, partners: bool) -> float:
     D, N, examples = spec.sizes
     copies = 2 if partners else 1
     weights = sum(n * m for n, m in zip(N, (D, *N[:-1]), strict=True))
-    weights *= copies + copies**2 * (2 if spec.momentum else 1)
+    weights *= copies + copies**2 * (2 if spec.buffered else 1)
     # A block of a stream is drawn while the previous block is still in memory.
     inputs = copies * spec.block * examples * D * (1 if spec.data is Dataset else 2)
     vectors = count * spec.outputs * (D * (copies**2 + 2) + 2 * sum(N) + examples)

@@ -94,9 +94,8 @@ class GrowingTraining(Progressing):
             self._compute_fields()
             report(self.now)
         while self.now < until:
-            eta, momentum, decay = (float(x[self.now]) for x in self.rule)
-            self.network.step(eta, momentum, decay)
-            self.undriven.append((1 - eta * decay) * self.undriven[-1])
+            self.network.step(self.rule.at(self.now))
+            self.undriven.append(self.network.W[0].undriven)
             self.now += 1
             self._compute_fields()
             if self.now % REPORT_EVERY == 0:

@@ -5,12 +5,14 @@ import math
 
 import jax
 
+from learndyn.core.blueprint import Blueprint
 from learndyn.core.curves import Table
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
 from learndyn.families.deep_linear import solve
+from learndyn.families.deep_linear.blueprint import blueprint
 from learndyn.families.deep_linear.facts import FEEDFORWARD, RESIDUAL
 from learndyn.families.deep_linear.finite import Descent
 from learndyn.families.deep_linear.network import DeepLinear, label_noise, sizes
@@ -38,6 +40,7 @@ class _Feedforward(Theory):
         "training.time",
         "training.momentum",
         "training.weight_decay",
+        "training.momentum_rule",
     )
     table = TABLE
     methods = (solve.Rows, solve.Innovation, solve.Panels)
@@ -70,6 +73,9 @@ class _Feedforward(Theory):
 
     def automatic(self, problem: Problem, record: Record) -> Method:
         return solve.automatic(problem, record)
+
+    def blueprint(self, problem: Problem, size: int) -> Blueprint:
+        return blueprint(problem, size)
 
     def check(self, problem: Problem) -> None:
         network, data = problem.network, problem.data

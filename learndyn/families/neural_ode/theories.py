@@ -36,6 +36,10 @@ class _OfNeuralODE(Theory):
     demo_size = 100
     demo_seeds = 8
     size_symbol = "d"
+    why_no_recipe = (
+        "what is trained is the control of a flow through a random field, not layers of weights; "
+        "AdjointDescent trains it"
+    )
 
     def automatic(self, problem: Problem, record: Record) -> Method:
         return automatic(problem, record)

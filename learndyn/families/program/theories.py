@@ -25,6 +25,9 @@ class _Programs(Theory):
     simulators = (ProgramNetwork,)
     demo_size = 1000
     demo_seeds = 8
+    why_no_recipe = (
+        "the program is itself the recipe: your own function says how it is scaled and trained"
+    )
 
     def table_of(self, problem: Problem) -> Table:
         return table_of(problem)
@@ -62,6 +65,7 @@ class ProgramOnPoints(_Programs, facts=FACTS["program/points"]):
         "training.time",
         "training.momentum",
         "training.weight_decay",
+        "training.momentum_rule",
         "training.noise",
         "training.loss",
         "training.criterion",

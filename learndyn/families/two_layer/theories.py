@@ -2,11 +2,13 @@
 
 from typing import ClassVar
 
+from learndyn.core.blueprint import Blueprint
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.symmetry import SymmetricStart
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
+from learndyn.families.two_layer.blueprint import blueprint
 from learndyn.families.two_layer.facts import FACTS
 from learndyn.families.two_layer.network import TwoLayer
 from learndyn.families.two_layer.observables import TABLE
@@ -34,6 +36,9 @@ class _OfTwoLayers(Theory):
 
     def symmetries(self, problem: Problem) -> SymmetricStart | None:
         return symmetric_start(problem)
+
+    def blueprint(self, problem: Problem, size: int) -> Blueprint:
+        return blueprint(problem, size)
 
     def check(self, problem: Problem) -> None:
         rate = problem.training.readout_learning_rate

@@ -38,9 +38,9 @@ PREACTIVATIONS = 512
 class EqualRates(SGD):
     """The same raw rate for all weights, whatever the width of their layer."""
 
-    def _buffer(self, parameter: Any, gradient: Any, rate: float) -> Any:
+    def _buffer(self, parameter: Any, theta: Any, gradient: Any, rate: float) -> Any:
         rows = parameter.rows if isinstance(parameter, Matrix) else parameter.dim
-        return super()._buffer(parameter, (1 / rows.ratio) * gradient, rate)
+        return super()._buffer(parameter, theta, (1 / rows.ratio) * gradient, rate)
 
 
 def training_loop(

@@ -182,14 +182,14 @@ class WideWeights:
             _gemm(1.0, right.T, left.T, beta=keep, c=W.T, trans_b=True, overwrite_c=True)
         self.b, self.w = self._vectors(keep, terms)
 
-    def add(self, keep: float, other: "WideWeights") -> None:
-        """θ ← keep·θ + other."""
+    def add(self, keep: float, other: "WideWeights", factor: float = 1.0) -> None:
+        """θ ← keep·θ + factor·other."""
         for mine, theirs in zip(
             (*self.W, *self.b, self.w), (*other.W, *other.b, other.w), strict=True
         ):
             if keep != 1:
                 mine *= keep
-            mine += theirs
+            mine += theirs if factor == 1 else factor * theirs
 
     def shake(self, size: float, rng: np.random.Generator) -> None:
         """θ ← θ + size·ζ."""
@@ -229,7 +229,8 @@ class FiniteWide(Trainee):
         self.theta, self.noise = draw(setting, x.shape[1], size, seed)
         self.samples, self.recorded, self.method, self.seed = method.samples, recorded, method, seed
         self.origin = np.zeros((setting.points, setting.outputs))
-        self.buffer = self.theta.zeros() if self.training.momentum else None
+        buffered = self.training.momentum or self.training.momentum_rule == "coupled"
+        self.buffer = self.theta.zeros() if buffered else None
         self.tangents, self.followed = None, -1
 
     def begin(self):
@@ -358,15 +359,17 @@ class Descending(FiniteWide):
         training, weights = self.training, self.theta
         while self.now < until:
             self._follow(None)
-            rate, momentum, decay = (x[self.now] for x in self.rule)
+            step = self.rule.at(self.now)
             force = weights.force(self.fields, self.setting.loss.force(self.f))
-            keep = 1 - rate * decay
             if self.buffer is None:
-                weights.move(keep, [(rate, force)])
+                weights.move(step.keep, [(step.inner, force)])
             else:
-                self.buffer.move(momentum, [(rate, force)])
-                weights.add(keep, self.buffer)
+                self.buffer.move(step.momentum, [(step.inner, force)])
+                if step.inner_decay:
+                    self.buffer.add(1.0, weights, -step.inner * step.inner_decay)
+                weights.add(step.keep, self.buffer, step.outer)
             if training.noise:
+                rate = self.rule.eta[self.now]
                 weights.shake(math.sqrt(2 * rate * training.noise), self.noise)
             self.now += 1
             self._look()
@@ -547,7 +550,8 @@ class WideDescent(Simulator):
             finite_responses.check(problem)
         setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
         x = np.ascontiguousarray(problem.data.all_inputs(), dtype=float)
-        copies = 2 if flowing or training.momentum or training.noise else 1
+        buffered = training.momentum or training.momentum_rule == "coupled"
+        copies = 2 if flowing or buffered or training.noise else 1
         if not problem.network.plain:
             return self._of_architectures(problem, setting, x, size, record)
         needed = memory(setting, x.shape[1], size, len(record), copies)

@@ -284,13 +284,13 @@ class DescendingArchitecture(StepByStep):
         E = self.loss.force(self._trained())
         P = len(E)
         force = pulled_back(self.net, self.theta, self.fixed, self.x[:P], jnp.asarray(E))
-        rate, momentum, decay = (float(values[self.now]) for values in self.rule)
-        move = jax.tree.map(lambda F: rate * F, force)
-        if momentum and self.buffer is not None:
-            move = jax.tree.map(lambda B, m: momentum * B + m, self.buffer, move)
-        self.buffer = move if self.problem.training.momentum else None
-        keep = 1 - rate * decay
-        self.theta = jax.tree.map(lambda w, m: keep * w + m, self.theta, move)
+        step = self.rule.at(self.now)
+        buffer = self.buffer or jax.tree.map(jnp.zeros_like, force)
+        leaves, shape = jax.tree.flatten(self.theta)
+        others = (jax.tree.leaves(part) for part in (buffer, force))
+        moved = [step.moved(w, B, step.inner * F) for w, B, F in zip(leaves, *others, strict=True)]
+        self.theta, B = (jax.tree.unflatten(shape, part) for part in zip(*moved, strict=True))
+        self.buffer = B if step.buffered else None
         if diverged(self.loss.value(self._trained()), self.scale):
             raise Diverged
 

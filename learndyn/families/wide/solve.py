@@ -65,7 +65,7 @@ from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import as_schedule
 from learndyn.problem.training import GradientDescent
-from learndyn.problem.weight_response import rates
+from learndyn.problem.weight_response import PerStepRule
 from learndyn.programs import Limit
 from learndyn.programs.backends import Backend
 from learndyn.sampling.batches import Setting
@@ -259,17 +259,9 @@ class LinearInnovation(WideMethod):
         if not self.suits(problem):
             allowed = "must be LinearRows with Langevin noise, or with biases in several layers"
             raise ProblemError("method", "LinearInnovation", allowed)
-        setting, training = wide_setting(problem, int(record.last)), problem.training
-        eta = np.asarray(rates(training, training.steps), dtype=float)
-        solution = solve_innovation(
-            setting,
-            eta,
-            training.momentum,
-            training.weight_decay,
-            record.at,
-            INNOVATION,
-            report,
-        )
+        setting = wide_setting(problem, int(record.last))
+        rule = PerStepRule.of(problem.training)
+        solution = solve_innovation(setting, rule, record.at, INNOVATION, report)
         saved = record.at[record.at < solution.reached]
         arrays = {"f": solution.f} | of_linear_units(setting, solution.Phi, solution.G)
         arrays = _with_losses(problem, setting, arrays, saved)

@@ -2,12 +2,14 @@
 
 import math
 
+from learndyn.core.blueprint import Blueprint
 from learndyn.core.curves import Table
 from learndyn.core.method import Method
 from learndyn.core.record import Record
 from learndyn.core.theory import Theory, register
 from learndyn.errors import ProblemError
 from learndyn.families.wide import solve
+from learndyn.families.wide.blueprint import blueprint
 from learndyn.families.wide.facts import FACTS
 from learndyn.families.wide.finite import WideDescent
 from learndyn.families.wide.infinite_depth import DepthExtrapolation
@@ -31,6 +33,7 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
         "training.time",
         "training.momentum",
         "training.weight_decay",
+        "training.momentum_rule",
         "training.noise",
         "training.loss",
         "training.criterion",
@@ -58,6 +61,9 @@ class WideOnPoints(Theory, facts=FACTS["wide/points"]):
         if math.isinf(problem.network.depth):
             return DepthExtrapolation()
         return solve.automatic(problem, record)
+
+    def blueprint(self, problem: Problem, size: int) -> Blueprint:
+        return blueprint(problem, size)
 
     def check(self, problem: Problem) -> None:
         _check_options(problem)

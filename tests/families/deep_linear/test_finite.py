@@ -21,6 +21,7 @@ from learndyn.problem.spectra import PowerLaw, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream
 from learndyn.problem.tasks import LinearMap
 from learndyn.problem.training import GradientDescent
+from learndyn.problem.weight_response import Step
 from tests import problems
 
 SIZE = 12
@@ -87,7 +88,8 @@ def test_one_step_is_a_gradient_step(case, centered, skip):
         made, eta = finite_spec(setup, SIZE), setup.training.learning_rate
         (source,), ((network,),), target = draw(made, 3, False)
         start = weights_of(network)
-        network.step(network.fields(source.at(0)), eta)
+        step = Step.of(eta, 0.0, 0.0, coupled=False)
+        network.step(network.fields(source.at(0)), step)
         before = weights_of(network)
         examples = source.at(1)
 
@@ -99,7 +101,7 @@ def test_one_step_is_a_gradient_step(case, centered, skip):
             return jnp.sum((labels(made, target, X, noise) - theta @ X.T) ** 2) / (2 * len(X))
 
         slopes = jax.grad(loss)([jnp.asarray(W) for W in before])
-        network.step(network.fields(examples), eta)
+        network.step(network.fields(examples), step)
         rate = made.sizes.N[-1] * made.gamma**2 * eta
         for old, slope, new in zip(before, slopes, weights_of(network), strict=True):
             assert np.abs(slope).max() > 1e-4
@@ -111,7 +113,10 @@ RULES = {
     "momentum": {"momentum": 0.6},
     "decay": {"weight_decay": 0.4},
     "both, schedule": {"momentum": 0.6, "weight_decay": 0.4},
+    "coupled, schedule": {"momentum": 0.6, "weight_decay": 0.4, "momentum_rule": "coupled"},
+    "coupled, no momentum": {"weight_decay": 0.4, "momentum_rule": "coupled"},
 }
+STEP = Step.of(0.05, 0.0, 0.0, coupled=False)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -150,8 +155,12 @@ def test_training_is_the_plain_loop(case, rule):
             break
         forces = [gamma / r[k] * g[k].T @ h[k] for k in range(depth)] + [gamma * h[-1]]
         for k, force in enumerate(forces):
-            B[k] = beta * B[k] + eta[t] * force
-            W[k] = (1 - eta[t] * decay) * W[k] + B[k]
+            if "coupled" in rule:
+                B[k] = beta * B[k] + force - decay * W[k]
+                W[k] = W[k] + eta[t] * B[k]
+            else:
+                B[k] = beta * B[k] + eta[t] * force
+                W[k] = (1 - eta[t] * decay) * W[k] + B[k]
     v, Delta, *fields = (np.stack(column) for column in zip(*rows, strict=True))
     h, g = fields[: depth + 1], fields[depth + 1 :]
     expected = {
@@ -222,7 +231,7 @@ def test_recorded_losses_are_those_of_the_function(case):
         if examples is not None:
             errors = labels(made, target, *examples) - theta @ examples[0].T
             train.append(np.sum(errors**2) / len(examples[0]))
-        network.step(network.fields(examples), 0.05)
+        network.step(network.fields(examples), STEP)
     np.testing.assert_allclose(found["test_loss"], np.array(test)[[0, 2, 6]], rtol=1e-11)
     np.testing.assert_allclose(found["alignment"], np.array(cosine)[[0, 2, 6]], atol=1e-11)
     assert ("train_loss" in found) == bool(train)
@@ -297,7 +306,7 @@ def test_overlaps_are_those_of_the_four_networks(case):
             fields = [network.fields(source.at(t)) for network in row]
             rows.append([one.v for one in fields])
             for network, forces in zip(row, fields, strict=True):
-                network.step(forces, 0.05)
+                network.step(forces, STEP)
         v.append(rows * (2 // len(rows)))
     inner = np.einsum("tijck,tabck,k->tijab", v, v, made.lam * np.ones(SIZE)) / made.r[0] ** 2
     expected = {

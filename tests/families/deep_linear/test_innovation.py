@@ -51,10 +51,17 @@ def solved(
     tolerance=EXACT,
     beta=0.0,
     decay=0.0,
+    momentum_rule="decoupled",
 ):
     saved = np.arange(steps + 1) if saved is None else np.asarray(saved)
     eta = np.full(steps, eta) if np.ndim(eta) == 0 else eta
-    rule = GradientDescent(PerStep(eta), steps=steps, momentum=beta, weight_decay=decay)
+    rule = GradientDescent(
+        PerStep(eta),
+        steps=steps,
+        momentum=beta,
+        weight_decay=decay,
+        momentum_rule=momentum_rule,
+    )
     return trained(numbers, rule, saved, tolerance, lambda fraction: None)
 
 
@@ -90,6 +97,15 @@ CASES = {
         made(widths=(0.5, 0.9), outputs=2),
         {"momentum": 0.7, "weight_decay": 2.0, "learning_rate": SCHEDULE},
     ),
+    "coupled rule": (
+        made(widths=(0.5, 0.9), outputs=2),
+        {
+            "momentum": 0.7,
+            "weight_decay": 2.0,
+            "learning_rate": SCHEDULE,
+            "momentum_rule": "coupled",
+        },
+    ),
     "infinite width": (made(widths=(1.0, 1.0), inverse_width=0.0), {}),
     "modes": (made(widths=(8.0, 5.0), modes=THREE_MODES, inverse_data=0.1), {}),
     "modes, two outputs, decay": (
@@ -116,7 +132,13 @@ def test_agrees_with_the_equations_row_by_row(case):
     with float64():
         eta = np.asarray(rates(training, STEPS))
         expected = naive(numbers, *map(np.asarray, impulse_response(training, STEPS)))
-    found = solved(numbers, eta, beta=training.momentum, decay=training.weight_decay)
+    found = solved(
+        numbers,
+        eta,
+        beta=training.momentum,
+        decay=training.weight_decay,
+        momentum_rule=training.momentum_rule,
+    )
     shared = {name for name in expected if not name.startswith("R_")}
     assert shared | {"alignment", "kernel", "reached", "basis", "edge"} == found.keys()
     for name in sorted(shared):

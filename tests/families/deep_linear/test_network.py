@@ -11,7 +11,7 @@ from learndyn.families.deep_linear.limit_numbers import binned_spectrum
 from learndyn.families.deep_linear.network import sizes
 from learndyn.families.deep_linear.solve import automatic
 from learndyn.numerics.precision import float64
-from learndyn.problem.weight_response import impulse_response
+from learndyn.problem.weight_response import impulse_response, undriven_correlation
 
 TRAINING = ld.GradientDescent(0.1, steps=5)
 SPECTRUM = ld.Spectrum([1.0, 0.5], [1.0, 2.0])
@@ -213,20 +213,49 @@ def test_many_eigenvalues_are_grouped_with_a_stated_error():
     assert 0 < difference < coarse.evidence["accuracy"]["test_loss"] < 0.02
 
 
-def test_impulse_response_reproduces_a_plain_loop():
+@pytest.mark.parametrize("rule", ["decoupled", "coupled"])
+def test_impulse_response_reproduces_a_plain_loop(rule):
     """W(t) = d(t) W(0) + Σ κ(t, s) force(s) for momentum and decay with a schedule."""
     steps, beta, decay = 9, 0.6, 0.2
     eta = np.linspace(0.3, 0.1, steps)
-    training = ld.GradientDescent(ld.PerStep(eta), steps=steps, momentum=beta, weight_decay=decay)
+    training = ld.GradientDescent(
+        ld.PerStep(eta), steps=steps, momentum=beta, weight_decay=decay, momentum_rule=rule
+    )
     with float64():
         kappa, d = impulse_response(training, steps)
+        C = undriven_correlation(training, steps)
     rng = np.random.default_rng(1)
     force, W = rng.standard_normal(steps), [0.7]
     B = 0.0
     for t in range(steps):
-        B = beta * B + eta[t] * force[t]
-        W.append((1 - eta[t] * decay) * W[-1] + B)
+        if rule == "coupled":
+            B = beta * B + force[t] - decay * W[-1]
+            W.append(W[-1] + eta[t] * B)
+        else:
+            B = beta * B + eta[t] * force[t]
+            W.append((1 - eta[t] * decay) * W[-1] + B)
     np.testing.assert_allclose(d * W[0] + kappa[:, :steps] @ force, W, rtol=1e-13)
+    np.testing.assert_allclose(C, np.outer(d, d), rtol=1e-13)
+
+
+def test_undriven_noise_is_remembered_by_the_buffer_of_the_coupled_rule():
+    """C_W from a plain loop over the initial weight and the noise of every step, one at a time."""
+    steps, beta, decay, tau = 7, 0.6, 0.4, 0.3
+    eta = np.linspace(0.3, 0.1, steps)
+    rule = {"momentum": beta, "weight_decay": decay, "noise": tau, "momentum_rule": "coupled"}
+    training = ld.GradientDescent(ld.PerStep(eta), steps=steps, **rule)
+    with float64():
+        C = undriven_correlation(training, steps)
+    columns = []
+    for source in range(steps + 1):
+        W, B, column = float(source == 0), 0.0, [float(source == 0)]
+        for t in range(steps):
+            B = beta * B - decay * W
+            W = W + eta[t] * B + np.sqrt(2 * eta[t] * tau) * (source == t + 1)
+            column.append(W)
+        columns.append(column)
+    left = np.array(columns)
+    np.testing.assert_allclose(C, left.T @ left, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

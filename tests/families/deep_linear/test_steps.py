@@ -207,6 +207,10 @@ CHANGES = {
         {"momentum": 0.3, "weight_decay": 0.1},
         {"momentum": 0.7, "weight_decay": 0.5, "learning_rate": 0.02},
     ),
+    "all of the coupled rule": (
+        {"weight_decay": 0.1, "momentum_rule": "coupled"},
+        {"momentum": 0.7, "weight_decay": 0.5, "learning_rate": 0.02, "momentum_rule": "coupled"},
+    ),
 }
 RESET = {"momentum": 0.0, "weight_decay": 0.0}
 
@@ -227,8 +231,12 @@ def test_the_impulse_response_of_a_rule_that_changes_is_that_of_a_plain_loop(cha
     for t in range(STEPS):
         training = (before if t < JUMP else after).training
         eta = training.learning_rate
-        B = training.momentum * B + eta * force[t]
-        W.append((1 - eta * training.weight_decay) * W[-1] + B)
+        if "coupled" in change:
+            B = training.momentum * B + force[t] - training.weight_decay * W[-1]
+            W.append(W[-1] + eta * B)
+        else:
+            B = training.momentum * B + eta * force[t]
+            W.append((1 - eta * training.weight_decay) * W[-1] + B)
     np.testing.assert_allclose(d * W[0] + kappa[:, :STEPS] @ force, W, rtol=1e-13)
 
 

@@ -27,10 +27,12 @@ def double_precision():
         yield
 
 
+@pytest.mark.parametrize("rule", ["decoupled", "coupled"])
 @pytest.mark.parametrize("case", marked(["biases"], ["plain", "biases"]))
-def test_without_options_it_is_the_plain_network(case):
+def test_without_options_it_is_the_plain_network(case, rule):
     """From the same seed, with momentum and decay, to rounding."""
-    asked = problem(case, rate=0.3, steps=5, momentum=0.5, weight_decay=0.1)
+    options = {"momentum": 0.5, "weight_decay": 0.1, "momentum_rule": rule}
+    asked = problem(case, rate=0.3, steps=5, **options)
     plain, other = (trained(make(asked, 30, 3), asked) for make in (plain_trainee, trainee))
     for name, values in plain.items():
         np.testing.assert_allclose(other[name], values, rtol=0, atol=1e-13, err_msg=name)

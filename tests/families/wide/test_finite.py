@@ -135,13 +135,16 @@ def test_a_step_is_a_gradient_step_of_every_weight(
 
 
 @pytest.mark.parametrize("centered", [False, True])
-@pytest.mark.parametrize("momentum", [0.0, 0.8])
-def test_momentum_decay_and_schedules_act_as_the_training_rule_says(momentum, centered):
+@pytest.mark.parametrize(
+    ("momentum", "rule"), [(0.0, "decoupled"), (0.8, "decoupled"), (0.8, "coupled")]
+)
+def test_momentum_decay_and_schedules_act_as_the_training_rule_says(momentum, rule, centered):
     rate, decay = ExponentialDecay(0.3, 0.2), 0.4
     made = problem(
         data=points(2),
         rate=rate,
         momentum=momentum,
+        momentum_rule=rule,
         weight_decay=decay,
         bias=True,
         centered=centered,
@@ -153,6 +156,10 @@ def test_momentum_decay_and_schedules_act_as_the_training_rule_says(momentum, ce
     for t in range(6):
         eta = 0.3 * np.exp(-0.2 * t)
         F = force(theta, made, origin)
+        if rule == "coupled":
+            buffer = jax.tree.map(lambda B, F, w: momentum * B + F - decay * w, buffer, F, theta)
+            theta = jax.tree.map(lambda w, B, eta=eta: w + eta * B, theta, buffer)
+            continue
         buffer = jax.tree.map(lambda B, F, eta=eta: momentum * B + eta * F, buffer, F)
         theta = jax.tree.map(lambda w, B, eta=eta: (1 - eta * decay) * w + B, theta, buffer)
     assert largest_difference(trained(made, 6), theta) < 10 * ROUNDING

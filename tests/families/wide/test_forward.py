@@ -16,10 +16,12 @@ from tests.families.wide.architectures import marked, problem, trained, trainee,
 pytestmark = pytest.mark.compiles
 
 
+@pytest.mark.parametrize("rule", ["decoupled", pytest.param("coupled", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", marked())
-def test_the_dense_program_is_the_network(case, monkeypatch):
+def test_the_dense_program_is_the_network(case, rule, monkeypatch):
     """Trained with momentum and decay, all observables agree to rounding."""
-    asked = problem(case, rate=0.3, steps=4, momentum=0.5, weight_decay=0.1)
+    options = {"momentum": 0.5, "weight_decay": 0.1, "momentum_rule": rule}
+    asked = problem(case, rate=0.3, steps=4, **options)
     with float64():
         network, setting = trainee(asked, 40), wide_setting(asked, 1)
 

@@ -11,6 +11,7 @@ from tests import problems
 RULES = {
     "descent": {},
     "momentum and decay": {"momentum": 0.4, "weight_decay": 0.3},
+    "coupled rule": {"momentum": 0.4, "weight_decay": 0.3, "momentum_rule": "coupled"},
     "cross-entropy": {"criterion": "cross_entropy", "loss": "mean"},
 }
 

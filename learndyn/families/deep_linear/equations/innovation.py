@@ -33,6 +33,7 @@ from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNu
 from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.growing import Operator, Space, padded
+from learndyn.problem.weight_response import Step
 
 TARGET, WIDTH, DATA = range(3)
 """Origins of a direction of the input space: the target w*, a weight matrix, or the data."""
@@ -136,15 +137,14 @@ class GrowingDeepLinear:
         for W in self.W[1:]:
             self.h.append(self._through(self.h[-1], _each(W.forward, self.h[-1])))
 
-    def step(self, eta: float, beta: float, decay: float) -> None:
+    def step(self, step: Step) -> None:
         """Train with the fields of the current step."""
-        rate, keep = eta * self.numbers.gamma, 1 - eta * decay
+        rate = step.inner * self.numbers.gamma
         inner = 1.0 if self.numbers.branch is None else self.numbers.branch
         scales = [1.0] + [inner] * (len(self.W) - 1)
         for W, scale, g, h in zip(self.W, scales, self.g, self.h[:-1], strict=True):
-            W.step(keep, beta, scale * rate * g, h)
-        self.w_buffer = beta * self.w_buffer + rate * self.h[-1]
-        self.w = keep * self.w + self.w_buffer
+            W.step(step, scale * rate * g, h)
+        self.w, self.w_buffer = step.moved(self.w, self.w_buffer, rate * self.h[-1])
 
     def decomposition(self) -> np.ndarray:
         """Σ_c C_v(t,t)_cc by the origin of the directions of v: target, width, data."""

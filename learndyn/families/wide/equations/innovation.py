@@ -25,6 +25,7 @@ from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
 from learndyn.numerics.gram import gram, stacked
 from learndyn.numerics.growing import Operator, Space, padded
+from learndyn.problem.weight_response import PerStepRule, Step
 
 
 class InnovationSolution(NamedTuple):
@@ -96,19 +97,15 @@ class GrowingWide:
         h: list[np.ndarray],
         g: list[np.ndarray],
         E: Float[np.ndarray, "points C"],
-        eta: float,
-        momentum: float,
-        decay: float,
+        step: Step,
     ) -> None:
         """One step of training with the forces E (points × C)."""
-        gamma, keep = self.setting.gamma, 1 - eta * decay
+        rate = step.inner * self.setting.gamma
         for operator, below, above in zip(self.W, h[:-1], g[1:], strict=True):
-            operator.step(keep, momentum, eta * gamma * above, E.T @ below)
-        pushes = (self.K @ E @ g[0], E.T @ h[-1])
-        for index, push in enumerate(pushes):
-            self.buffers[index] = momentum * self.buffers[index] + eta * gamma * push
-        self.h1 = keep * self.h1 + self.buffers[0]
-        self.w = keep * self.w + self.buffers[1]
+            operator.step(step, rate * above, E.T @ below)
+        first, last = rate * (self.K @ E @ g[0]), rate * (E.T @ h[-1])
+        self.h1, self.buffers[0] = step.moved(self.h1, self.buffers[0], first)
+        self.w, self.buffers[1] = step.moved(self.w, self.buffers[1], last)
 
 
 def _each(apply: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray:
@@ -118,9 +115,7 @@ def _each(apply: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> np.nda
 
 def solve_innovation(
     setting: WideSetting,
-    eta: Float[np.ndarray, " steps"],
-    momentum: float,
-    decay: float,
+    rule: PerStepRule,
     saved: np.ndarray,
     tolerance: float,
     report: Report,
@@ -142,7 +137,7 @@ def solve_innovation(
         if t in recorded:
             vectors.append((h, g))
         if t + 1 < n:
-            network.step(h, g, setting.loss.force(f[t]), float(eta[t]), momentum, decay)
+            network.step(h, g, setting.loss.force(f[t]), rule.at(t))
         report((t + 1) / n)
     Phi, G = (
         np.array([gram(stacked([state[i][l] for state in vectors], rows)) for l in range(L)])

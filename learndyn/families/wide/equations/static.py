@@ -22,6 +22,7 @@ from learndyn.families.wide.problem_arrays import WideSetting
 from learndyn.numerics.precision import float64
 from learndyn.problem.schedules import Piecewise, Schedule, as_schedule, integral
 from learndyn.problem.training import GradientDescent
+from learndyn.problem.weight_response import PerStepRule
 
 NULL = 1e-13
 """Eigenvalues below this part of the largest are rounding, and their modes are never learnt."""
@@ -117,13 +118,13 @@ def _stepped(
 ) -> np.ndarray:
     """sλa with momentum and a schedule, step by step (records × modes)."""
     with float64():
-        eta = np.asarray(as_schedule(training.learning_rate)(np.arange(float(at[-1]))), float)
+        rule = PerStepRule.of(training)
     learnt, buffer, states = np.zeros(len(rates)), np.zeros(len(rates)), []
     recorded = set(at.tolist())
     for t in range(int(at[-1]) + 1):
         if t in recorded:
             states.append(learnt)
-        if t < len(eta):
-            buffer = training.momentum * buffer + eta[t] * rates * (1 - learnt)
-            learnt = learnt + buffer
+        if t < at[-1]:
+            step = rule.at(t)
+            learnt, buffer = step.moved(learnt, buffer, step.inner * rates * (1 - learnt))
     return np.stack(states)

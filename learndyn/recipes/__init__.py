@@ -1,0 +1,1 @@
+"""Recipes: a finite network of the library, written out for PyTorch and JAX in three parameterisations."""

@@ -48,7 +48,6 @@ SETTINGS = {
 }
 
 QUICK = (
-    "plain",
     "rich",
     "one hidden layer",
     "few examples",

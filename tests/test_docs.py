@@ -1,5 +1,7 @@
 """What the README and the docs say is true: code runs, files parse, commands, names and numbers exist."""
 
+import ast
+import dataclasses
 import importlib
 import inspect
 import re
@@ -65,11 +67,11 @@ def words(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "page",
     [
-        "docs/concepts.md",
         "docs/programs.md",
         "docs/sweeps.md",
         "docs/how-to/my-pytorch-loop.md",
         # Compiling takes up to a minute.
+        pytest.param("docs/concepts.md", marks=pytest.mark.slow),
         pytest.param("docs/theories/neural_ode_family.md", marks=pytest.mark.slow),
         pytest.param("docs/theories/deep_linear.md", marks=pytest.mark.slow),
         pytest.param("docs/theories/two_layer_online.md", marks=pytest.mark.slow),
@@ -81,6 +83,19 @@ def test_code_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     assert blocks(page, "python")
     for block in blocks(page, "python"):
         exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+def test_code_on_a_page_uses_names_that_exist(page):
+    """Names of the library and, of what `solve` and `simulate` return, attributes; quicker than running the code."""
+    known = {*dir(ld.Solution), *inspect.signature(ld.Solution).parameters}
+    tree = ast.parse("\n".join(blocks(page, "python")))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "ld":
+                assert node.attr in ld.__all__, node.attr
+            if node.value.id in ("theory", "runs"):
+                assert node.attr in known, node.attr
 
 
 def test_no_other_page_has_code_that_is_never_run():
@@ -112,7 +127,10 @@ def test_problem_files_in_the_docs_are_understood():
         for text in blocks(page, "toml"):
             values = tomllib.loads(text)
             if "network" in values:
-                assert ld.solve(ld.Problem.from_text(text), save_at=2).observables
+                problem = ld.Problem.from_text(text)
+                short = {"time": 0.1} if problem.training.steps is None else {"steps": 2}
+                training = dataclasses.replace(problem.training, **short)
+                assert ld.solve(problem.with_values(training=training), save_at=2).observables
                 problems += 1
             elif "learning_rate" in values:
                 ld.GradientDescent(**values, time=1.0)
@@ -240,6 +258,7 @@ def test_links_and_pictures_lead_somewhere(page):
             assert (folder / link).stat().st_size < 200_000, link
 
 
+@pytest.mark.slow
 def test_the_printed_equations_miss_the_average_step_by_what_the_page_says():
     """N(⟨new⟩ − old) of the exact chain minus an equation, largest entry in standard errors.
 

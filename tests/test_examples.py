@@ -84,14 +84,24 @@ def installed(tmp_path_factory):
 
 
 def test_an_installed_theory_is_known_to_the_command(installed, tmp_path):
-    """`learndyn new` writes its problem file and `learndyn run` reads it, in processes that import nothing of it."""
-    call = "import learndyn.cli; learndyn.cli.main()"
-    options = {"folder": tmp_path, "path": [installed]}
-    new = python("-c", call, "new", "linear_unit/stream", "-o", "mine.toml", **options)
-    assert new.returncode == 0, new.stderr
-    run = python("-c", call, "run", "mine.toml", "--size", "50", "--seeds", "4", **options)
-    assert run.returncode == 0, run.stderr
-    assert "agreement in every observable" in run.stdout
+    """`learndyn new` writes its problem file and `learndyn run` reads it, in a process that imports nothing of it."""
+    commands = [
+        ["new", "linear_unit/stream", "-o", "mine.toml"],
+        ["run", "mine.toml", "--size", "50", "--seeds", "4"],
+    ]
+    code = f"""
+import sys
+import learndyn.cli
+for arguments in {commands!r}:
+    sys.argv[1:] = arguments
+    try:
+        learndyn.cli.main()
+    except SystemExit as end:
+        assert not end.code, arguments
+"""
+    outcome = python("-c", code, folder=tmp_path, path=[installed])
+    assert outcome.returncode == 0, outcome.stderr
+    assert "agreement in every observable" in outcome.stdout
     assert (tmp_path / "mine" / "curve.png").is_file()
 
 

@@ -55,7 +55,6 @@ SETTINGS = {
 }
 
 QUICK = (
-    "plain",
     "rich",
     "one hidden layer",
     "few examples",

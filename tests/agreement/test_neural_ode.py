@@ -60,7 +60,8 @@ def check_law(asked, d, seeds, saved=5):
     return theory, runs
 
 
-QUICK = ("true gradient", "noise", "reused", "chained")
+# The settings with noise follow the true gradient, too, and how deviations shrink is asked of it below.
+QUICK = ("noise", "reused", "chained")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ SLOW = {
     "tanh, lazy",
     "tanh, three layers",
     "erf, one layer",
+    "erf, two layers",
     "erf, three layers",
     "relu, three layers",
     "weight decay",

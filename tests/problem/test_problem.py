@@ -71,6 +71,7 @@ def test_equal_if_and_only_if_the_same():
     assert all(p != problem() for p in variants)
 
 
+@pytest.mark.slow  # quick: the hash of the plain data below, and keys of jobs in another process
 def test_hash_is_the_same_in_another_process():
     text = problem().to_text()
     code = "import sys, learndyn as ld; print(ld.Problem.from_text(sys.stdin.read()).hash)"

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.integrate import solve_ivp
 
 from learndyn.core.divergence import diverged
 from learndyn.core.method import Ensemble, Simulator
@@ -504,6 +503,9 @@ class DeepLinearFlow(DeepLinearNetworks):
             with float64():
                 rate = float(schedule(min(t, last)))
             return rate * network.flat_forces(network.fields(examples))
+
+        # Slow to import, and only gradient flow needs it.
+        from scipy.integrate import solve_ivp
 
         flow = solve_ivp(
             derivative,

@@ -149,8 +149,14 @@ def marchenko_pastur(alpha, t, rate, sigma):
     return (left**2 + fitted) @ weight + max(0.0, 1 - alpha) + sigma**2
 
 
-@pytest.mark.parametrize(("depth", "alpha"), [(1, 2.0), (2, 0.5)])
-@pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
+@pytest.mark.parametrize(
+    ("depth", "alpha", "tolerance"),
+    [
+        *((1, 2.0, 1e-4), (2, 0.5, 1e-6)),
+        pytest.param(2, 0.5, 1e-4, marks=pytest.mark.slow),
+        pytest.param(1, 2.0, 1e-6, marks=pytest.mark.slow),
+    ],
+)
 def test_lazy_flow_to_a_million_is_linear_regression(depth, alpha, tolerance):
     """γ_0 = 1e-4 adds terms of order γ_0² = 1e-8; the tangent kernel is L + 1 times that of one layer."""
     times = np.concatenate([[0.0], np.geomspace(1e-2, 1e6, 33)])

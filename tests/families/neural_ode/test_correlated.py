@@ -22,7 +22,8 @@ MEMORY = ld.TrainingMemory(inference_steps=(0, 4, 6))
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
+        # The true gradient, and its field, are in the settings below.
+        pytest.param({}, marks=pytest.mark.slow),
         {"adjoint": "truncated"},
         {"field": "q*m*exp(m/2) + 0.1*q**3", "confinement": ld.Formula("z + z**2/4")},
         {

@@ -117,7 +117,8 @@ def test_the_map_is_the_process(case):
     # Windows, neurons and amplitudes are in the stack of all, too.
     [
         pytest.param("windows of neurons", marks=pytest.mark.slow),
-        "one mask",
+        # The mask of the stack of all is that of a trajectory, too.
+        pytest.param("one mask", marks=pytest.mark.slow),
         "delay",
         "stack of all",
     ],

@@ -102,12 +102,22 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
 
 
+CONTAINED = {
+    *(("own fields", "coefficients"), ("windows", "coefficients")),
+    *((shape, "formula") for shape in SHAPES if shape not in ("one unit", "second system")),
+}
+"""Shapes whose sums are all among those of windows of neurons, or of the second system, in the same form."""
+
+
 @pytest.mark.parametrize(
     ("shape", "form"),
     [
-        *((shape, "coefficients") for shape in SHAPES),
-        *((shape, "formula") for shape in SHAPES if shape != "one field"),
-        ("one field", "function"),
+        pytest.param(*pair, marks=[pytest.mark.slow] * (pair in CONTAINED))
+        for pair in (
+            *((shape, "coefficients") for shape in SHAPES),
+            *((shape, "formula") for shape in SHAPES if shape != "one field"),
+            ("one field", "function"),
+        )
     ],
 )
 @pytest.mark.parametrize("states", SERIES)

@@ -49,7 +49,14 @@ def with_training(asked, **fields):
     return dataclasses.replace(asked, training=dataclasses.replace(asked.training, **fields))
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize(
+    "name",
+    # Units are in the memory of two units; the map is asked for without them.
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "map of two units"))
+        for name in LIMITS
+    ],
+)
 def test_a_limit_in_pieces_is_the_limit(name):
     run = ld.start(LIMITS[name])
     run.advance(2).step().advance(6)

@@ -119,7 +119,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+CONTAINED = {"erf", "linear"}
+"""Cases whose terms are all in "erf, K > M, noise, batch", or in "polynomial"."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in CONTAINED)) for case in CASES]
+)
 def test_average_of_one_step_is_the_right_hand_side(case):
     """N(⟨new⟩ − old) of the exact chain against the equations, entry by entry, in standard errors.
 
@@ -187,7 +193,7 @@ def _compared(a, b) -> Any:
     return stats.ks_2samp(a, b)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_chain_and_sgd_have_the_same_law(batch):
     """20 000 networks each, at a size where the limit is far off (N = 12, K + M = 4, 24 steps).
 
@@ -276,6 +282,7 @@ def test_size_too_large_for_the_memory_is_refused():
         ld.simulate(problem(), 10**12)
 
 
+@pytest.mark.slow  # the quick one is test_ctrl_c_in_a_long_simulation_keeps_what_was_finished
 def test_interrupt_keeps_the_finished_seeds():
     code = """
     import signal

@@ -229,7 +229,10 @@ def test_an_odd_unit_without_readout_leaves_at_the_rate_of_its_saddle():
         problem(
             Q=0.25 * np.eye(2), R=np.full((2, 1), 0.1), activation="linear", rate=0.5, time=100.0
         ),
-        problem(Q=[[1.0]], R=[[0.0]], activation=HERMITE_3, rate=0.01, time=100.0),
+        pytest.param(
+            problem(Q=[[1.0]], R=[[0.0]], activation=HERMITE_3, rate=0.01, time=100.0),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["linear units", "nothing to learn at linear order"],
 )

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import itertools
 import tracemalloc
 from functools import partial
 
@@ -102,9 +103,17 @@ def largest_difference(one, other):
 ROUNDING = 1e-12
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu", "erf"])
-@pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("bias", [False, True])
+COVERING = {("tanh", 1, False), ("relu", 2, True), ("erf", 3, False), ("tanh", 3, True)}
+"""Every activation, every depth and both biases, for every criterion."""
+
+
+@pytest.mark.parametrize(
+    ("activation", "depth", "bias"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case not in COVERING))
+        for case in itertools.product(["tanh", "relu", "erf"], [1, 2, 3], [False, True])
+    ],
+)
 @pytest.mark.parametrize(
     ("criterion", "count", "reduction"),
     [
@@ -381,7 +390,11 @@ def test_flow_is_the_limit_of_small_steps(kind):
     assert np.max(np.abs(expected - coarse)) > 3 * (known + 10 * module.TOLERANCE)
 
 
-@pytest.mark.parametrize("kind", FLOW)
+@pytest.mark.parametrize(
+    "kind",
+    # Two layers, a jump and three layers with another loss; all are among the limits of small steps.
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("decay", "fading"))) for kind in FLOW],
+)
 def test_flow_converges_with_the_fourth_order(kind, monkeypatch):
     # Steps as long as the intervals between recorded times, whatever their error.
     monkeypatch.setattr(module, "FLOW_STEP", 1e9)
@@ -449,12 +462,12 @@ def test_what_does_not_fit_in_memory_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("size", "save_at", "rule"),
-    [(100, None, {}), (1000, 3, {"momentum": 0.5}), (1000, 3, {"temperature": 0.1})],
+    ("size", "steps", "save_at", "rule"),
+    [(100, 40, None, {}), (1000, 6, 3, {"momentum": 0.5}), (1000, 6, 3, {"temperature": 0.1})],
 )
-def test_the_estimate_of_memory_is_near_the_peak(size, save_at, rule):
+def test_the_estimate_of_memory_is_near_the_peak(size, steps, save_at, rule):
     """At most what is estimated, and not less than half of it."""
-    made = problem(depth=3, data=points(2, test_points=3), steps=40, **rule)
+    made = problem(depth=3, data=points(2, test_points=3), steps=steps, **rule)
     theory = theory_for(made)
     with float64():
         record = Record.of(made.training, save_at)

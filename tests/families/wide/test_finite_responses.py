@@ -140,7 +140,14 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+CONTAINED = {"plain", "logistic"}
+"""Settings whose terms are all in "three layers, two outputs, biases", or in "cross-entropy"."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in CONTAINED)) for name in SETTINGS],
+)
 def test_responses_are_derivatives_of_the_run(name):
     """Against `jax.jvp` of plain code, up to the rounding of a few thousand sums and products of order 1."""
     made = problem(**SETTINGS[name])

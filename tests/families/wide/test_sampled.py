@@ -48,9 +48,17 @@ def sampled(asked, samples=1024, batches=2, seed=0, save_at=None, **options):
     return ld.solve(asked, method, save_at=save_at or [asked.training.steps], seed=seed)
 
 
-@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize(
+    ("depth", "precision"),
+    [
+        *((1, "double"), (2, "single"), (3, "double")),
+        *(
+            pytest.param(*other, marks=pytest.mark.slow)
+            for other in ((1, "single"), (2, "double"), (3, "single"))
+        ),
+    ],
+)
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("depth", [1, 2, 3])
 def test_linear_units_are_sampled_exactly(depth, rule, precision):
     """Even normals make the sample covariances of linear fields exact.
 
@@ -145,10 +153,15 @@ BROKEN = {
 """By how much outputs move without a term, in a network of three tanh layers within 30 steps."""
 
 
+@pytest.fixture(scope="module")
+def right():
+    """Outputs with all terms."""
+    return sampled(deep(), save_at=7)["prediction"].values
+
+
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_missing_term_moves_the_outputs(name, monkeypatch):
+def test_a_missing_term_moves_the_outputs(name, right, monkeypatch):
     function, text, instead, size = BROKEN[name]
-    right = sampled(deep(), save_at=7)["prediction"].values
     source = textwrap.dedent(inspect.getsource(getattr(gaussian.Gaussian, function)))
     assert source.count(text) == 1
     names = dict(vars(gaussian))
@@ -228,7 +241,10 @@ def test_as_many_samples_are_taken_as_a_tolerance_needs():
     assert found.evidence["tolerance"] == 4e-3
 
 
-@pytest.mark.parametrize(("activation", "depth"), [("tanh", 2), ("relu", 2), ("erf", 1)])
+@pytest.mark.parametrize(
+    ("activation", "depth"),
+    [("tanh", 2), pytest.param("relu", 2, marks=pytest.mark.slow), ("erf", 1)],
+)
 def test_lazy_networks_follow_the_static_kernel(activation, depth):
     """γ_0 → 0: corrections are of order γ_0² = 1e-4, the rest is the sampling error."""
     asked = problem(activation=activation, depth=depth, steps=6, richness=1e-2, rate=0.2)

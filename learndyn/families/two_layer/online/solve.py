@@ -68,6 +68,8 @@ def integrate(
     start, unflatten = ravel_pytree(y)
     bound = DIVERGED * (1 + jnp.max(jnp.abs(start)) + jnp.max(jnp.abs(system.T)))
 
+    # Compiled by itself only in name: diffrax asks for the right-hand side five times, and JAX then traces it once.
+    @jax.jit
     def velocity(t: Any, state: Float[Array, " n"], args: None) -> Float[Array, " n"]:
         return ravel_pytree(system.velocity(t, unflatten(state), rule))[0]
 

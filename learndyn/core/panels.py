@@ -21,6 +21,8 @@ NODES = 4
 """Nodes of a panel. One with a node less shows its error."""
 MOST_EDGES = 40
 """Up to so many recorded times are ends of panels."""
+SINGLE = PanelRule(np.ones(1), np.zeros((1, 1)))
+"""The rule of a panel with one node, whose force acts later only."""
 
 
 class Panel(NamedTuple):
@@ -35,6 +37,11 @@ class Panel(NamedTuple):
     def last(self) -> int:
         """The number of its last node, its end."""
         return self.first + len(self.rule.nodes) - 1
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one node: a step of gradient descent, or a pause."""
+        return len(self.rule.nodes) == 1
 
 
 class PanelledLimit(abc.ABC):
@@ -109,8 +116,17 @@ class PanelledLimit(abc.ABC):
         kappa[n, :n] = keep * kappa[n - 1, :n]
         kappa[n, n - 1] += rate
         kappa[n, n] = 0.0
-        explicit = PanelRule(np.ones(1), np.zeros((1, 1)))
-        return self._add(np.array([keep * self.d[-1]]), self.end + 1.0, explicit)
+        return self._add(np.array([keep * self.d[-1]]), self.end + 1.0, SINGLE)
+
+    def pause(self) -> bool:
+        """A second node at the end of the last panel, with the same weights: its force is that of the next step only.
+
+        Responses to this force are responses to a force that acts in a single step.
+        """
+        n = self._reserve(1)
+        self.kappa[n, :n] = self.kappa[n - 1, :n]
+        self.kappa[n, n] = 0.0
+        return self._add(self.d[-1:], self.end, SINGLE)
 
     def extend(self, end: float, rule: PanelRule, rates: Float[np.ndarray, " s"]) -> bool:
         """A panel up to this time, with the rates at its nodes; False if it cannot be solved."""
@@ -131,7 +147,7 @@ class PanelledLimit(abc.ABC):
 
     def last_ends(self) -> list[int]:
         """The nodes at the ends of the last panels."""
-        return [0, *(panel.last for panel in self.panels)][-3:]
+        return [0, *(panel.last for panel in self.panels if panel.end > panel.start)][-3:]
 
     def extrapolation(self, end: float, rule: PanelRule) -> Float[np.ndarray, "s ends"]:
         """Weights that extrapolate from the last ends of panels to the new nodes, in the logarithm of time."""
@@ -191,17 +207,21 @@ class Course:
 
     - `steps`: whether time counts steps of gradient descent; otherwise it is that of gradient flow.
     - `end`: the last time.
+    - `impulses`: times at which a single step is made between panels, so that responses to its force are known.
 
     Recorded times are edges too, unless there are many: the ends of panels are more accurate than what lies between.
     """
 
-    def __init__(self, training: GradientDescent, recorded: Float[np.ndarray, " k"]):
+    def __init__(
+        self, training: GradientDescent, recorded: Float[np.ndarray, " k"], impulses: bool = False
+    ):
         self.steps, self.end = training.time is None, float(recorded[-1])
         self.schedule = as_schedule(training.learning_rate)
         breakpoints = [np.ceil(t) if self.steps else t for t in training.breakpoints(self.end)]
         self.records_are_ends = len(recorded) <= MOST_EDGES
         wanted = recorded.tolist() if self.records_are_ends else [self.end]
         self.edges = sorted({*breakpoints, *map(float, wanted)} - {0.0})
+        self.impulses = set(map(float, recorded)) if impulses else set()
 
     def rates(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """η at times within a panel; at an edge, from the left."""

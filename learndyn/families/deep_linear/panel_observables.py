@@ -54,6 +54,30 @@ def read(state: PanelTraining, times: Float[np.ndarray, " k"]) -> dict[str, np.n
     return arrays
 
 
+def read_with_responses(
+    state: PanelTraining, times: Float[np.ndarray, " k"]
+) -> dict[str, np.ndarray]:
+    """The same with all responses: each of the `times` has a node whose force acts in one step only."""
+    numbers, n, Nc = state.numbers, len(state.times), state.numbers.outputs
+    rows, nodes = slice(0, n * Nc), np.searchsorted(state.times, times, side="right") - 1
+
+    def between(X: Float[np.ndarray, "rows rows"]) -> Float[np.ndarray, "k c k c"]:
+        return X[rows, rows].reshape(n, Nc, n, Nc)[nodes][:, :, nodes]
+
+    of_input, layers = state.limit.input, state.limit.layers
+    # The response to the decayed d r⁰, as in the rows.
+    R_hr0 = -of_input.RH[rows, rows]
+    if numbers.centered:
+        R_hr0[:, :Nc] += of_input.RH[rows, rows].reshape(n * Nc, n, Nc).sum(axis=1)
+    R_vu = -of_input.mean_H[rows, rows] @ of_input.A[rows, rows]
+    arrays = read(state, times) | {"R_vu": between(R_vu), "R_hr0": between(R_hr0)}
+    if numbers.data == DATASET:
+        arrays["R_Delta"] = between(of_input.R)
+    arrays["R_hr"] = np.stack([between(layer.H_r) for layer in layers])
+    arrays["R_gu"] = np.stack([between(layer.G_u) for layer in layers])
+    return arrays
+
+
 def _kernel(
     state: PanelTraining, E: Float[np.ndarray, "k nodes"]
 ) -> Float[np.ndarray, "k outputs outputs"]:

@@ -31,7 +31,7 @@ from learndyn.families.deep_linear.observables import (
     common_evidence,
 )
 from learndyn.families.deep_linear.panel_depths import AMPLIFIED, solve_infinite_depth
-from learndyn.families.deep_linear.panel_observables import read
+from learndyn.families.deep_linear.panel_observables import read, read_with_responses
 from learndyn.families.deep_linear.panel_training import PanelTraining
 from learndyn.families.deep_linear.row_recursion import SHORT_WORK, RowRecursion, work
 from learndyn.memory import require_memory
@@ -242,13 +242,16 @@ class Panels(DeepLinearMethod):
       Default: 64.
     - `tolerance`: the relative accuracy of both losses; one that vanishes counts as a thousandth of its start at least.
       Default: 1e-5.
+    - `responses`: whether to give the responses to the forces of recorded steps too, at most 40. It takes some ten
+      nodes more for each. Default: False.
 
-    For a dataset or the population, without momentum. Responses are left out. The first 40 steps of gradient descent
-    are carried out one by one; training must not be at the edge of stability by then. Infinite depth is extrapolated
-    from finite depths, which costs some hundred times as much; of the layers, the first and the last are given.
+    For a dataset or the population, without momentum. The first 40 steps of gradient descent are carried out one by
+    one; training must not be at the edge of stability by then. Infinite depth is extrapolated from finite depths, which
+    costs some hundred times as much; of the layers, the first and the last are given.
     """
 
     tolerance: float = field(number(minimum=SMALLEST_TOLERANCE, maximum=1e-2), default=1e-5)
+    responses: bool = field(boolean, default=False)
 
     @staticmethod
     def suits(problem: Problem) -> bool:
@@ -260,6 +263,9 @@ class Panels(DeepLinearMethod):
             other = "LayerNodes" if math.isinf(problem.network.depth) else "Rows or Innovation"
             allowed = f"is for a dataset or the population, without momentum; use {other}"
             raise ProblemError("method", "Panels", allowed)
+        if self.responses and problem.training.time is not None:
+            allowed = "must be False for gradient flow: responses are those to the force of a step"
+            raise ProblemError("Panels.responses", True, allowed)
 
     def way(self, problem: Problem) -> Way:
         """In processes, because Python leads the computation."""
@@ -287,11 +293,16 @@ class Panels(DeepLinearMethod):
         report: Report,
     ) -> Curves:
         """The limit at a finite depth."""
+        if self.responses and len(record) > MOST_EDGES:
+            allowed = (
+                f"must be False if more than {MOST_EDGES} steps are recorded, here {len(record)}"
+            )
+            raise ProblemError("Panels.responses", True, allowed)
         decay = float(problem.training.weight_decay)
         solution = solve_in_panels(
             lambda: PanelTraining(numbers, decay),
-            read,
-            Course(problem.training, record.at),
+            read_with_responses if self.responses else read,
+            Course(problem.training, record.at, self.responses),
             record.at,
             tolerance,
             report,

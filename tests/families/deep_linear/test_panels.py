@@ -76,19 +76,18 @@ def test_with_single_steps_panels_are_the_row_recursion(name):
             np.testing.assert_allclose(square, expected[matrix][number], rtol=1e-11, atol=1e-12)
 
 
-def check_against_rows(asked, save_at=None, **options):
+def check_against_rows(asked, *methods, save_at=None):
     """Every observable is within the accuracy that panels state, which is at most the tolerance for the losses."""
-    panels, rows = (
-        ld.solve(asked, ld.Panels(**options), save_at=save_at),
-        ld.solve(asked, ld.Rows(), save_at=save_at),
-    )
-    accuracy = panels.evidence["accuracy"]
-    for name in panels.observables:
-        scale = float(np.max(np.abs(rows[name])))
-        error = float(np.max(np.abs(panels[name] - rows[name])))
-        assert error <= accuracy[name] + 1e-12 * scale, (name, error, accuracy[name])
-    assert panels.evidence["nodes"] < asked.training.steps
-    return panels
+    rows = ld.solve(asked, ld.Rows(), save_at=save_at)
+    for method in methods:
+        panels = ld.solve(asked, method, save_at=save_at)
+        accuracy = panels.evidence["accuracy"]
+        assert ("R_hr" in panels.observables) == method.responses
+        for name in panels.observables:
+            scale = float(np.max(np.abs(rows[name])))
+            error = float(np.max(np.abs(panels[name] - rows[name])))
+            assert error <= accuracy[name] + 1e-12 * scale, (name, error, accuracy[name])
+        assert panels.evidence["nodes"] < asked.training.steps
 
 
 DESCENTS = {
@@ -116,26 +115,49 @@ QUICK = (
 )  # fmt: skip
 
 
+WITH_RESPONSES = ld.Panels(responses=True)
+
+
 @pytest.mark.parametrize(
     "name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in DESCENTS]
 )
 def test_descent_is_within_the_stated_accuracy_of_its_rows(name):
-    check_against_rows(DESCENTS[name], save_at=[0, 3, 39, 60, 100, 200, 300])
+    """All correlations and responses."""
+    saved = [0, 3, 39, 60, 100, 200, 300]
+    check_against_rows(DESCENTS[name], WITH_RESPONSES, save_at=saved)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [1000, 2000])
+@pytest.mark.parametrize("steps", [400, 1000, 2000])
 @pytest.mark.parametrize("name", [x for x in DESCENTS if x not in ("schedule", "two outputs")])
 def test_long_descent_is_within_the_stated_accuracy_of_its_rows(name, steps):
     asked = DESCENTS[name]
     training = dataclasses.replace(asked.training, steps=steps)
     saved = [0, 10, 50, 100, 300, steps // 2, steps]
-    check_against_rows(ld.Problem(asked.network, asked.data, training), save_at=saved)
+    asked = ld.Problem(asked.network, asked.data, training)
+    check_against_rows(asked, ld.Panels(), WITH_RESPONSES, save_at=saved)
+
+
+def test_responses_to_successive_steps_are_within_the_stated_accuracy():
+    """Steps after one another and jumps of the rate at recorded steps."""
+    asked = problem(steps=130, rate=ld.Piecewise([80.0], [0.04, 0.01]))
+    saved = [0, 40, 41, 79, 80, 81, 82, 100, 129, 130]
+    check_against_rows(asked, WITH_RESPONSES, save_at=saved)
+
+
+def test_responses_of_the_start_only_and_of_a_training_that_diverges():
+    start = ld.solve(problem(steps=50), WITH_RESPONSES, save_at=[0])
+    np.testing.assert_allclose(start["R_hr0"].values.ravel(), [-1.0])
+    asked = problem(steps=300, rate=1.0)
+    one, other = (ld.solve(asked, x, save_at=range(6)) for x in (WITH_RESPONSES, ld.Rows()))
+    assert one.diverged_at == other.diverged_at
+    np.testing.assert_allclose(one["R_hr"], other["R_hr"], rtol=1e-9, atol=1e-12)
 
 
 def test_values_between_nodes_are_as_accurate_as_stated():
     """A hundred recorded steps, of which few are nodes."""
-    check_against_rows(DESCENTS["centred"], save_at=np.arange(0, 401, 4), tolerance=1e-4)
+    method = ld.Panels(tolerance=1e-4)
+    check_against_rows(DESCENTS["centred"], method, save_at=np.arange(0, 401, 4))
 
 
 def marchenko_pastur(alpha, t, rate, sigma):
@@ -315,7 +337,7 @@ def test_infinite_depth_is_within_the_stated_accuracy_of_its_rows(data):
     saved = [0, 10, 60]
     panels, rows = (
         ld.solve(asked, method, save_at=saved)
-        for method in (ld.Panels(tolerance=1e-3), ld.LayerNodes())
+        for method in (ld.Panels(tolerance=1e-3, responses=data is not POPULATION), ld.LayerNodes())
     )
     for name in panels.observables:
         expected = rows[name].sel(tau=[0.0, 1.0]) if "tau" in rows[name].dims else rows[name]
@@ -378,6 +400,10 @@ def test_what_panels_are_not_for_is_refused():
         ld.solve(problem(steps=50, momentum=0.5), ld.Panels())
     with pytest.raises(ld.ProblemError, match="Panels for gradient flow"):
         ld.solve(problem(time=5.0), ld.Rows())
+    with pytest.raises(ld.ProblemError, match="must be False for gradient flow"):
+        ld.solve(problem(time=5.0), WITH_RESPONSES)
+    with pytest.raises(ld.ProblemError, match="more than 40 steps are recorded, here 51"):
+        ld.solve(problem(steps=50), WITH_RESPONSES, save_at=51)
     with pytest.raises(ld.ProblemError, match="Panels for gradient flow"):
         ld.solve(problem(time=5.0, **INFINITE), ld.LayerNodes())
     with pytest.raises(ld.ProblemError, match=r"training\.time"):

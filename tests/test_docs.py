@@ -70,6 +70,11 @@ def words(text: str) -> list[str]:
         "docs/programs.md",
         "docs/sweeps.md",
         "docs/how-to/my-pytorch-loop.md",
+        "docs/how-to/my-own-runs.md",
+        "docs/how-to/my-own-data.md",
+        "docs/how-to/which-learning-rate.md",
+        "docs/how-to/which-method.md",
+        pytest.param("docs/how-to/when-does-the-plateau-end.md", marks=pytest.mark.slow),
         # Compiling takes up to a minute.
         pytest.param("docs/concepts.md", marks=pytest.mark.slow),
         pytest.param("docs/theories/neural_ode_family.md", marks=pytest.mark.slow),

@@ -9,7 +9,9 @@ import math
 from typing import Any
 
 from learndyn.core.blueprint import Blueprint, DataCode, Layer, constants_of, steps_of
-from learndyn.families.deep_linear.network import Sizes, sizes
+from learndyn.errors import ProblemError
+from learndyn.families.deep_linear.network import Sizes, label_noise, sizes
+from learndyn.problem.examples import Examples
 from learndyn.problem.problem import Problem
 from learndyn.problem.spectra import PowerLaw
 from learndyn.problem.supplies import Dataset, Population, Stream
@@ -43,13 +45,19 @@ def blueprint(problem: Problem, size: int) -> Blueprint:
         residual=branch is not None,
         centered=network.centered,
         logged=2.0,
-        noise=network.outputs * float(problem.data.noise) ** 2,
+        noise=network.outputs * label_noise(problem) ** 2,
     )
 
 
 def _data(problem: Problem, dimensions: Sizes) -> DataCode:
     """Gaussian inputs and a linear target; the test set is D inputs whose mean is the expectation."""
-    spectrum, C, noise = problem.task.spectrum, problem.network.outputs, float(problem.data.noise)
+    spectrum, C, noise = problem.task.spectrum, problem.network.outputs, label_noise(problem)
+    if isinstance(spectrum, Examples):
+        allowed = (
+            "a recipe draws Gaussian inputs; give it the spectrum of your examples, LinearMap(examples.estimated), and "
+            "put your arrays in the place of those that it draws"
+        )
+        raise ProblemError("data.task.spectrum", "Examples", allowed)
     D, _, examples = dimensions
     large = {}
     if spectrum is None:

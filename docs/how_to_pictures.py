@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 import learndyn as ld
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.pictures.plotting import COLOURS, PANEL, Picture, save_figure
+from learndyn.pictures.plotting import COLOURS, PANEL, Picture
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -136,4 +136,4 @@ PICTURES = {
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PICTURES:
-        save_figure(PICTURES[name](), IMAGES / f"{name}.png")
+        PICTURES[name]().savefig(IMAGES / f"{name}.png", dpi=120)

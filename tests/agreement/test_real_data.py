@@ -60,7 +60,7 @@ def test_a_theory_that_forgets_what_is_unexplained_is_noticed():
 @pytest.mark.slow
 @pytest.mark.parametrize("examples", [300, 900])
 def test_networks_on_digits_follow_the_theory_of_their_spectrum(examples):
-    """Odd or even, 1797 images: within 3.5 errors and 2 % of the loss, the part that inputs which are not Gaussian cost.
+    """Odd or even, 1797 images: within 3.5 errors, and 2 % of the loss for inputs that are not Gaussian.
 
     The 2 % are measured, not derived; docs/how-to/my-own-data.md states them.
     """

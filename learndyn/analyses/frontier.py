@@ -94,7 +94,7 @@ def frontier(
     theory = theory_for(problem)
     if floor is None:
         floor = theory.outputs(problem) * theory.label_noise(problem) ** 2
-    floor = number(minimum=0)(floor, "floor")
+    least: float = number(minimum=0)(floor, "floor")
     at = np.unique(np.rint(log_times(steps, RECORDED, first=1.0)).astype(int))
     swept = sweep(
         problem, over, observables=observable, method=method, save_at=at, progress=progress
@@ -107,14 +107,14 @@ def frontier(
     cost = _costs(problem, swept.over)
     compute = cost[..., None] * loss["step"].values
     data = _best(loss.values, compute, loss, names, budgets)
-    data["excess"] = ("compute", data["loss"].values - floor, {"long_name": "loss above the floor"})
+    data["excess"] = ("compute", data["loss"].values - least, {"long_name": "loss above the floor"})
     data["loss_of_all"] = ([*names, "step"], loss.values, {"long_name": "loss of all trainings"})
     data["compute_of_all"] = (
         [*names, "step"],
         compute,
         {"long_name": "multiply-adds of all trainings"},
     )
-    return Frontier(data, _exponents(data, names), problem, floor, tuple(names))
+    return Frontier(data, _exponents(data, names), problem, least, tuple(names))
 
 
 def _costs(problem: Problem, over: Mapping[str, Iterable]) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar, root_scalar
 
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve, trace
@@ -186,7 +186,7 @@ def _root(slope: Callable[[float], float], where: float) -> float | None:
     ends = slope(low), slope(high)
     if not (ends[0] < 0 < ends[1]):
         return None
-    return float(brentq(slope, low, high, xtol=ROOT))
+    return root_scalar(slope, bracket=(low, high), xtol=ROOT).root
 
 
 def _flags(

@@ -67,7 +67,7 @@ class Transfer:
         """One row for each problem."""
         axes = [str(dim) for dim in self.data["best_rate"].dims]
         columns = [name for name in (*WORDS, "flags") if name in self.data]
-        return self.data[columns].to_dataframe().reset_index()[[*axes, *columns]]
+        return self.data[columns].to_dataframe().reset_index().reindex(columns=[*axes, *columns])
 
     @property
     def statements(self) -> list[str]:
@@ -93,11 +93,10 @@ class Transfer:
             table["network_lost"] = [
                 "" if x != x else f"{_per_cent(x)} ± {100 * e:.2g}" for x, e in pairs
             ]
-        columns = table.columns.drop("kept_loss")
-        shown = table[columns].rename(columns=lambda name: name.replace("_", " "))
-        return "\n".join(
-            [*self.statements, "", shown.to_string(index=False, float_format="{:.4g}".format)]
-        )
+        shown = table.drop(columns="kept_loss")
+        shown.columns = [name.replace("_", " ") for name in shown.columns]
+        text = shown.to_string(index=False, float_format="{:.4g}".format)
+        return "\n".join([*self.statements, "", text])
 
     __str__ = __repr__
 

@@ -152,7 +152,11 @@ class Runs:
                     raise FileError(
                         f"{path}: the column {column!r} has entries that are not numbers"
                     )
-            networks += list(log.groupby(seed)) if seed else [(None, log)]
+            networks += (
+                [(label, log[log[seed] == label]) for label in log[seed].unique()]
+                if seed
+                else [(None, log)]
+            )
         first = networks[0][1][axis].to_numpy()
         for number, (_, log) in enumerate(networks):
             if not np.array_equal(log[axis].to_numpy(), first):

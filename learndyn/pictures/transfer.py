@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter, NullLocator
@@ -158,9 +159,9 @@ def _draw_map(
     table = factor * values.transpose(second, first).values
     finite = np.isfinite(table)
     positive = table[finite & (table > 0)]
-    norm: Any = matplotlib.colors.Normalize()
+    norm: Any = Normalize()
     if len(positive) and positive.max() > 10 * positive.min():
-        norm = matplotlib.colors.LogNorm(max(positive.min(), positive.max() * 1e-4), positive.max())
+        norm = LogNorm(max(positive.min(), positive.max() * 1e-4), positive.max())
     mesh = panel.imshow(
         np.where(finite, np.maximum(table, 1e-300), np.nan),
         origin="lower",

@@ -131,11 +131,11 @@ class Spectrum(Covariance):
         groups = _Groups.between(first, end)
         lost = np.flatnonzero(groups.power(lam, w) <= noise * self.outputs)
         known = int(groups.edges[lost[0]]) - 1 if len(lost) else end
-        last = known if last is None else min(whole(1)(last, "last"), end)
-        groups = _Groups.between(first, last)
+        end = known if last is None else min(whole(1)(last, "last"), end)
+        groups = _Groups.between(first, end)
         if len(groups.edges) < 5:
             allowed = f"must leave at least four groups of modes; the power of the task is known up to mode {known}"
-            raise ProblemError("first, last", (first, last), allowed)
+            raise ProblemError("first, last", (first, end), allowed)
         errors, rng = self.standard_errors(), np.random.default_rng(0)
         redrawn = [
             groups.exponents(
@@ -146,13 +146,13 @@ class Spectrum(Covariance):
         ]
         middle = groups.edges[len(groups.edges) // 2]
         halves = [
-            _Groups.between(*ends).exponents(lam, w) for ends in ((first, middle), (middle, last))
+            _Groups.between(*ends).exponents(lam, w) for ends in ((first, middle), (middle, end))
         ]
         misfit = np.abs(np.subtract(*halves)) / 2
         exponents = groups.exponents(lam, w)
         deviations = np.hypot(np.std(redrawn, axis=0), misfit)
         (capacity, source), (capacity_error, source_error) = exponents.tolist(), deviations.tolist()
-        return PowerLawFit(capacity, capacity_error, source, source_error, first, last)
+        return PowerLawFit(capacity, capacity_error, source, source_error, first, end)
 
 
 class _Groups(NamedTuple):

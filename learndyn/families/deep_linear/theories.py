@@ -82,7 +82,7 @@ class _Feedforward(Theory):
         if any(map(traced, jax.tree.leaves((network, data)))):
             allowed = "derivatives are known with respect to the training rule only"
             raise ProblemError("network, data", "traced", allowed)
-        if isinstance(data, Stream) and isinstance(data.task.spectrum, Examples):
+        if isinstance(data, Stream) and isinstance(problem.task.spectrum, Examples):
             allowed = "real examples come to an end, and a stream does not; reuse them in a Dataset"
             raise ProblemError("data", "Stream", allowed)
         flow = problem.training.time
@@ -92,7 +92,7 @@ class _Feedforward(Theory):
         if type(data) not in _AMOUNTS:
             return
         ratio, count = _AMOUNTS[type(data)]
-        structured = data.task.spectrum is not None
+        structured = problem.task.spectrum is not None
         if not structured and getattr(data, ratio) is None:
             allowed = (
                 f"give {ratio}, the number per input dimension, unless the task has a spectrum"

@@ -60,6 +60,7 @@ class Recipe:
 
     @property
     def table(self) -> pd.DataFrame:
+        """All arrays of weights in all parameterisations, one row each."""
         training = self.problem.training
         rows = []
         for name in MULTIPLIERS:

@@ -278,6 +278,10 @@ def test_a_network_whose_rule_changes_is_that_of_a_plain_loop(change):
             gamma * h[2],
         ]
         for k, force in enumerate(forces):
+            if rule.momentum_rule == "coupled":
+                B[k] = rule.momentum * B[k] + force - rule.weight_decay * W[k]
+                W[k] = W[k] + rule.learning_rate * B[k]
+                continue
             B[k] = rule.momentum * B[k] + rule.learning_rate * force
             W[k] = (1 - rule.learning_rate * rule.weight_decay) * W[k] + B[k]
     for name, expected in zip(("W0", "W1", "w"), W, strict=True):

@@ -72,10 +72,7 @@ def averages(function, activation, C, indices):
     return np.asarray(compiled(function, indices.shape[1])(activation, covariances))
 
 
-@pytest.mark.parametrize(
-    "activation",
-    EACH,
-)
+@pytest.mark.parametrize("activation", EACH)
 @pytest.mark.parametrize("case", [pytest.param("regular", marks=pytest.mark.slow), "degenerate"])
 def test_the_moments_are_the_sums_of_the_averages(activation, case):
     C, s = covariance_and_weights(2, 2) if case == "regular" else degenerate()

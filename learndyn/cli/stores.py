@@ -10,6 +10,8 @@ FOLDER = "LEARNDYN_CACHE_DIR"
 """The environment variable that names another folder."""
 JAX_FOLDER = "JAX_COMPILATION_CACHE_DIR"
 JAX_LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+JAX_LOCATIONS = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT"
+"""How many lines of the source JAX notes for every operation it compiles; noting none takes a tenth off compiling."""
 EQUINOX_ERRORS = "EQX_ON_ERROR"
 """What a failed check of Equinox or diffrax does in compiled code. JAX stores no function that calls back to Python,
 as an exception must; "nan" puts NaN into the result instead."""
@@ -30,6 +32,7 @@ def compile_quickly() -> None:
     """Let this process, and those that it starts, compile quickly, unless the user has set flags."""
     if xla_flags.VARIABLE not in os.environ:
         os.environ[xla_flags.VARIABLE] = xla_flags.as_text(xla_flags.QUICK_TO_COMPILE)
+    os.environ.setdefault(JAX_LOCATIONS, "0")
 
 
 def store_compiled() -> None:

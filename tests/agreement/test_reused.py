@@ -157,10 +157,10 @@ def test_theory_agrees_with_training_and_the_deviation_shrinks(setting):
 
 @pytest.mark.parametrize(
     "setting",
-    ["erf", "noise and decay"]
+    ["noise and decay"]
     + [
         pytest.param(x, marks=pytest.mark.slow)
-        for x in ("momentum", "trained readout", "mini-batches")
+        for x in ("erf", "momentum", "trained readout", "mini-batches")
     ],
 )
 def test_responses_agree_with_training(setting):

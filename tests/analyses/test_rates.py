@@ -28,8 +28,21 @@ def marchenko_pastur(function, ratio: float) -> float:
     return quad(integrand, 0, math.pi, epsabs=0, epsrel=1e-10)[0]
 
 
-@pytest.mark.parametrize("rate", [1e-3, 0.1, 50.0])
-@pytest.mark.parametrize(("depth", "steps"), [(1, 1), (2, 2), (3, 4)])
+@pytest.mark.parametrize(
+    ("depth", "steps", "rate"),
+    [
+        *((1, 1, 50.0), (2, 2, 0.1), (3, 4, 1e-3)),
+        *(
+            pytest.param(*size, rate, marks=pytest.mark.slow)
+            for size, rates in {
+                (1, 1): (1e-3, 0.1),
+                (2, 2): (1e-3, 50.0),
+                (3, 4): (0.1, 50.0),
+            }.items()
+            for rate in rates
+        ),
+    ],
+)
 def test_lazy_descent_on_the_population_is_best_at_one_over_layers_and_stable_to_twice_that(
     depth, steps, rate
 ):

@@ -12,7 +12,9 @@ from learndyn.problem.weight_response import impulse_response
 class Unforced(PanelledLimit):
     """A limit without equations: only κ and d are of interest."""
 
-    speed = 1.0
+    @property
+    def speed(self):
+        return 1.0
 
     def __init__(self, decay, momentum):
         super().__init__(decay, momentum)

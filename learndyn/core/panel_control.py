@@ -1,5 +1,6 @@
 """Panels of the right length: a limit to the end of its training, with a stated accuracy."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -12,10 +13,13 @@ from learndyn.core.progressing import Report
 from learndyn.errors import NotConverged
 
 L = TypeVar("L", bound=PanelledLimit)
-EXPLICIT = 40
-"""Steps of gradient descent that are carried out one by one, until fast modes have died out."""
+EXPLICIT, MEMORIES = 40, 20
+"""Steps of gradient descent that are carried out one by one, until fast modes have died out. With momentum β they
+oscillate and fall as β^{t/2}, which panels with any number of nodes would damp too fast: so many times 1/(1 − β)."""
 EXPONENT = 1 / 6
 """The error of a panel with three nodes is of sixth order in its length."""
+MOST_MOMENTUM = 0.96
+"""With more, half of the nodes that there may be would be single steps."""
 GROWTH, REJECTED, SHORTEST = 2.0, 2.0, 1e-12
 """The largest factor from one panel to the next; the error, in tolerances, above which a panel is rejected; and the
 shortest panel relative to the time."""
@@ -23,17 +27,18 @@ MOST_UNSOLVED, MOST_NODES = 40, 1000
 """How many panels without a solution, and how many nodes there may be; with more, no panels would be long enough."""
 FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
 """The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
-AT_ENDS, BETWEEN, AFTER_IMPULSES = 8.0, 2.0, 1.0
+AT_ENDS, BETWEEN, WITH_FAST_MODES = 8.0, 2.0, 1.0
 """The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
 orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In all settings tried, true errors were two to fifty
 times smaller still at the ends; between nodes an eighth of the difference was too little once. The force of a single
-step excites modes that are much faster than a panel. They are damped to about the part s²/(hλ), of a sign that changes
-with the number s of nodes: one of these more does not help, and the accuracy is the whole difference."""
+step excites modes that are much faster than a panel, and with momentum a change of the rate does. A panel damps them to
+about the part s²/(hλ), of a sign that changes with the number s of nodes: one of these more does not help, and the
+accuracy is the whole difference."""
 
 
 def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
     """The limit to the end of the course, in panels whose local error is about `tolerance`."""
-    length = _explicit_steps(limit, course) if course.steps else _first_length(limit, course)
+    length = _first_steps(limit, course) if course.steps else _first_length(limit, course)
     unsolved = 0
     while limit.end < course.end and not limit.diverged:
         if limit.end in course.impulses:
@@ -82,9 +87,14 @@ def _make_impulse(limit: PanelledLimit, course: Course) -> None:
         raise NotConverged(f"the single step at time {limit.end:.4g} has no solution")
 
 
-def _explicit_steps(limit: PanelledLimit, course: Course) -> float:
+def explicit_steps(momentum: float) -> int:
+    """The steps of gradient descent that are carried out one by one."""
+    return max(EXPLICIT, math.ceil(MEMORIES / (1 - momentum)))
+
+
+def _first_steps(limit: PanelledLimit, course: Course) -> float:
     """Carry out the first steps one by one; the length of the first panel."""
-    while limit.end < min(EXPLICIT, course.end):
+    while limit.end < min(explicit_steps(course.momentum), course.end):
         solved = limit.step(course.rate_of_step(round(limit.end)))
         if not solved or diverged(limit.losses[-1], limit.losses[0]):
             if solved:
@@ -98,9 +108,10 @@ def _explicit_steps(limit: PanelledLimit, course: Course) -> float:
 
 
 def _check_stability(limit: PanelledLimit, course: Course) -> None:
-    """Refuse a learning rate η for which a mode that is learnt at the rate λ has come to oscillate: ηλ > 2."""
-    step = round(limit.end)
-    if course.rate_of_step(max(step - 1, 0)) * (limit.sharpness() + limit.decay) > 2:
+    """Refuse a learning rate η for which a mode that is learnt at the rate λ has come to oscillate: ηλ > 2 (1 + β)."""
+    step, largest = round(limit.end), 2 * (1 + limit.momentum)
+    speed = limit.sharpness() + (1 + limit.momentum) * limit.decay
+    if course.rate_of_step(max(step - 1, 0)) * speed > largest:
         raise NotConverged(_at_the_edge(step))
 
 
@@ -140,8 +151,8 @@ def _attempt(limit: PanelledLimit, course: Course, length: float) -> float | Non
         if count < NODES:
             limit.withdraw()
     risen = limit.losses[-1] > before * (1 + 1e-9) + 1e-13 * limit.losses[0]
-    if risen and not limit.decay:
-        # Implicit steps have several solutions, and training without decay lowers the loss.
+    if risen and not (limit.decay or limit.momentum):
+        # Implicit steps have several solutions, and training without decay and momentum lowers the loss.
         limit.withdraw()
         return None
     return float(np.max(np.abs(ends[1] - ends[0]) / limit.scales(ends[1])))
@@ -183,8 +194,8 @@ def solve_in_panels(
     """
     local, reached = FIRST_TOLERANCE * tolerance, []
     caution = AT_ENDS if course.records_are_ends else BETWEEN
-    if course.impulses:
-        caution = AFTER_IMPULSES
+    if course.impulses or course.momentum:
+        caution = WITH_FAST_MODES
     for attempt in range(ATTEMPTS):
         limit = train(begin(), course, local, _progress(report, course.end, attempt))
         present = times[times <= limit.end]
@@ -198,7 +209,14 @@ def solve_in_panels(
             float(np.max(errors[name] / _scale(arrays[name]), initial=0.0)) for name in losses
         )
         if relative <= tolerance:
-            accuracy = {name: float(np.max(x, initial=0.0)) for name, x in errors.items()}
+            # What is left of oscillations when panels begin, in the square of a field.
+            left = course.momentum ** explicit_steps(course.momentum)
+            accuracy = {
+                name: float(
+                    np.max(x, initial=0.0) + left * np.max(np.abs(arrays[name]), initial=0.0)
+                )
+                for name, x in errors.items()
+            }
             return PanelSolution(arrays, accuracy, len(limit.times))
         reached.append((relative, len(limit.times)))
         local *= 0.5 * (tolerance / relative) ** 1.2

@@ -47,15 +47,17 @@ class Panel(NamedTuple):
 class PanelledLimit(abc.ABC):
     """A limit as far as its panels reach. `diverged` tells that training diverges in the next step.
 
-    - `decay` (λ): that of the weights.
+    - `decay` (λ), `momentum` (β): of the weights, B ← βB + ηF, W ← (1 − ηλ) W + B.
     - `times`, `d`: of all nodes. `kappa` (κ): of all nodes, in the leading block of a larger array.
+    - `velocities`: B at the start and at the ends of panels, as weights of the forces F at the nodes.
     - `losses`: what training lowers, at the start and at the ends of panels. `passes`: iterations of each panel.
 
     A family calls `begin` when it has solved node 0.
     """
 
-    def __init__(self, decay: float):
-        self.decay = decay
+    def __init__(self, decay: float, momentum: float = 0.0):
+        self.decay, self.momentum = decay, momentum
+        self.velocities: list[Float[np.ndarray, " nodes"]] = [np.zeros(1)]
         self.kappa = np.zeros((64, 64))
         self.d, self.times = np.ones(1), np.zeros(1)
         self.panels: list[Panel] = []
@@ -113,10 +115,11 @@ class PanelledLimit(abc.ABC):
         """One step of gradient descent, as a panel with a single node."""
         n = self._reserve(1)
         kappa, keep = self.kappa, 1 - rate * self.decay
-        kappa[n, :n] = keep * kappa[n - 1, :n]
-        kappa[n, n - 1] += rate
-        kappa[n, n] = 0.0
-        return self._add(np.array([keep * self.d[-1]]), self.end + 1.0, SINGLE)
+        velocity = np.append(self.momentum * self.velocities[-1], 0.0)
+        velocity[n - 1] += rate
+        kappa[n, : n + 1] = velocity
+        kappa[n, :n] += keep * kappa[n - 1, :n]
+        return self._add(np.array([keep * self.d[-1]]), velocity, self.end + 1.0, SINGLE)
 
     def pause(self) -> bool:
         """A second node at the end of the last panel, with the same weights: its force is that of the next step only.
@@ -126,24 +129,31 @@ class PanelledLimit(abc.ABC):
         n = self._reserve(1)
         self.kappa[n, :n] = self.kappa[n - 1, :n]
         self.kappa[n, n] = 0.0
-        return self._add(self.d[-1:], self.end, SINGLE)
+        return self._add(self.d[-1:], np.append(self.velocities[-1], 0.0), self.end, SINGLE)
 
     def extend(self, end: float, rule: PanelRule, rates: Float[np.ndarray, " s"]) -> bool:
         """A panel up to this time, with the rates at its nodes; False if it cannot be solved."""
         s = len(rule.nodes)
         n = self._reserve(s)
-        a = (end - self.end) * rule.sums * rates
-        undecayed = np.linalg.inv(np.eye(s) + self.decay * a)
+        a, beta = (end - self.end) * rule.sums, self.momentum
+        undecayed = np.linalg.inv(np.eye(s) + self.decay * a * rates)
         kept = undecayed.sum(axis=1)
+        # B = slowed (B(0) + a ηF) from B ← B − (1 − β) B + ηF, a polynomial too: with exact sums of forces times powers
+        # of β, panels shorter than ten memories 1/(1 − β) would amplify oscillations.
+        slowed = np.linalg.inv(np.eye(s) + (1 - beta) * a)
+        before = self.velocities[-1]
         self.kappa[n : n + s, :n] = np.outer(kept, self.kappa[n - 1, :n])
-        self.kappa[n : n + s, n : n + s] = undecayed @ a
-        return self._add(kept * self.d[-1], end, rule)
+        self.kappa[n : n + s, :n] += np.outer(undecayed @ a @ slowed.sum(axis=1), beta * before)
+        self.kappa[n : n + s, n : n + s] = undecayed @ a @ (np.eye(s) + beta * slowed @ a) * rates
+        velocity = np.append(slowed[-1].sum() * before, slowed[-1] @ a * rates)
+        return self._add(kept * self.d[-1], velocity, end, rule)
 
     def withdraw(self) -> None:
         """Take the last panel away."""
         self._drop_nodes(self.panels.pop().first)
         self.passes.pop()
         self.losses.pop()
+        self.velocities.pop()
 
     def last_ends(self) -> list[int]:
         """The nodes at the ends of the last panels."""
@@ -173,7 +183,13 @@ class PanelledLimit(abc.ABC):
             E[row, panel.first - 1 : panel.last + 1] = panel.rule.interpolate(np.array([part]))[0]
         return E
 
-    def _add(self, d: Float[np.ndarray, " s"], end: float, rule: PanelRule) -> bool:
+    def _add(
+        self,
+        d: Float[np.ndarray, " s"],
+        velocity: Float[np.ndarray, " nodes"],
+        end: float,
+        rule: PanelRule,
+    ) -> bool:
         n, s = len(self.times), len(d)
         nodes = self.end + (end - self.end) * rule.nodes
         nodes[-1] = end
@@ -186,9 +202,12 @@ class PanelledLimit(abc.ABC):
         self.panels.append(Panel(start, end, rule, n))
         self.passes.append(passes)
         self.losses.append(self.loss())
+        self.velocities.append(velocity)
         return True
 
     def _drop_nodes(self, first: int) -> None:
+        # A shorter panel that follows does not write all of these.
+        self.kappa[first : len(self.times)] = 0.0
         self.times, self.d = self.times[:first], self.d[:first]
         self.forget(first)
 
@@ -206,7 +225,7 @@ class Course:
     """How the training goes on: the rules of its panels, its rates, and the edges that no panel may cross.
 
     - `steps`: whether time counts steps of gradient descent; otherwise it is that of gradient flow.
-    - `end`: the last time.
+    - `end`: the last time. `momentum` (β): of the training.
     - `impulses`: times at which a single step is made between panels, so that responses to its force are known.
 
     Recorded times are edges too, unless there are many: the ends of panels are more accurate than what lies between.
@@ -216,7 +235,7 @@ class Course:
         self, training: GradientDescent, recorded: Float[np.ndarray, " k"], impulses: bool = False
     ):
         self.steps, self.end = training.time is None, float(recorded[-1])
-        self.schedule = as_schedule(training.learning_rate)
+        self.schedule, self.momentum = as_schedule(training.learning_rate), training.momentum
         breakpoints = [np.ceil(t) if self.steps else t for t in training.breakpoints(self.end)]
         self.records_are_ends = len(recorded) <= MOST_EDGES
         wanted = recorded.tolist() if self.records_are_ends else [self.end]

@@ -36,6 +36,7 @@ __all__ = [
     "J2",
     "ErrorMoments",
     "closed_form",
+    "error_gradients",
     "error_moments",
     "loss",
     "rule_moments",
@@ -95,6 +96,24 @@ def error_moments(
             square = integrals.square(C, s, K)
     force = (curvatures @ s)[:, None] * C[:K] + (slopes * s) @ C
     return ErrorMoments(force, square, slopes[:, :K], products[:K] @ s, total)
+
+
+def error_gradients(
+    student: Activation,
+    teacher: Activation,
+    C: Matrix,
+    s: Vector,
+    students: int,
+    rule: GaussianRule | None = None,
+) -> Float[Array, "K n"]:
+    """⟨∂(g'(u_i) ε)/∂u_b⟩. By Stein's lemma ⟨g'(u_i) ε x⟩ = Σ_b ⟨∂(g'(u_i) ε)/∂u_b⟩ w_b/√N for u_b = w_b·x/√N."""
+    C, s, K = jnp.asarray(C), jnp.asarray(s), students
+    if rule is not None:
+        _, slopes, curvatures = pair_averages(student, teacher, C, K, _grid(rule))
+    else:
+        integrals = _closed_form_integrals(student, teacher, K, len(s) - K)
+        slopes, curvatures = integrals.slopes(C, K), integrals.curvatures(C, K)
+    return (slopes * s).at[jnp.arange(K), jnp.arange(K)].add(curvatures @ s)
 
 
 def loss(

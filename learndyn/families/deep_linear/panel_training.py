@@ -14,8 +14,8 @@ from learndyn.numerics.stability import edge_of_stability
 class PanelTraining(PanelledLimit):
     """The limit as far as its panels reach."""
 
-    def __init__(self, numbers: LimitNumbers, decay: float):
-        super().__init__(decay)
+    def __init__(self, numbers: LimitNumbers, decay: float, momentum: float = 0.0):
+        super().__init__(decay, momentum)
         self.numbers = numbers
         kind = FeedforwardPanels if numbers.branch is None else ResidualPanels
         self.limit = kind(numbers)

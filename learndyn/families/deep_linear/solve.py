@@ -9,7 +9,7 @@ import numpy as np
 
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method, Way
-from learndyn.core.panel_control import solve_in_panels
+from learndyn.core.panel_control import MOST_MOMENTUM, solve_in_panels
 from learndyn.core.panels import MOST_EDGES, Course
 from learndyn.core.progressing import Progressing, Report, of_states
 from learndyn.core.record import Record
@@ -242,12 +242,12 @@ class Panels(DeepLinearMethod):
       Default: 64.
     - `tolerance`: the relative accuracy of both losses; one that vanishes counts as a thousandth of its start at least.
       Default: 1e-5.
-    - `responses`: whether to give the responses to the forces of recorded steps too, at most 40. It takes some ten
-      nodes more for each. Default: False.
+    - `responses`: whether to give the responses to the forces of recorded steps too, at most 40, without momentum. It
+      takes some ten nodes more for each. Default: False.
 
-    For a dataset or the population, without momentum. The first 40 steps of gradient descent are carried out one by
-    one; training must not be at the edge of stability by then. Infinite depth is extrapolated from finite depths, which
-    costs some hundred times as much; of the layers, the first and the last are given.
+    For a dataset or the population. The first 40 steps of gradient descent, or 20/(1 − β) with momentum β ≤ 0.96, are
+    carried out one by one; training must not be at the edge of stability by then. Infinite depth is extrapolated from
+    finite depths, which costs some hundred times as much; of the layers, the first and the last are given.
     """
 
     tolerance: float = field(number(minimum=SMALLEST_TOLERANCE, maximum=1e-2), default=1e-5)
@@ -256,15 +256,18 @@ class Panels(DeepLinearMethod):
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether the problem can be solved in panels."""
-        return not isinstance(problem.data, Stream) and not problem.training.momentum
+        return not isinstance(problem.data, Stream) and problem.training.momentum <= MOST_MOMENTUM
 
     def check(self, problem: Problem) -> None:
         if not self.suits(problem):
             other = "LayerNodes" if math.isinf(problem.network.depth) else "Rows or Innovation"
-            allowed = f"is for a dataset or the population, without momentum; use {other}"
+            allowed = f"is for a dataset or the population, with a momentum up to {MOST_MOMENTUM}; use {other}"
             raise ProblemError("method", "Panels", allowed)
         if self.responses and problem.training.time is not None:
             allowed = "must be False for gradient flow: responses are those to the force of a step"
+            raise ProblemError("Panels.responses", True, allowed)
+        if self.responses and problem.training.momentum:
+            allowed = "must be False with momentum, where a single force causes fast oscillations; use Rows"
             raise ProblemError("Panels.responses", True, allowed)
 
     def way(self, problem: Problem) -> Way:
@@ -298,11 +301,12 @@ class Panels(DeepLinearMethod):
                 f"must be False if more than {MOST_EDGES} steps are recorded, here {len(record)}"
             )
             raise ProblemError("Panels.responses", True, allowed)
-        decay = float(problem.training.weight_decay)
+        training = problem.training
+        rule = float(training.weight_decay), float(training.momentum)
         solution = solve_in_panels(
-            lambda: PanelTraining(numbers, decay),
+            lambda: PanelTraining(numbers, *rule),
             read_with_responses if self.responses else read,
-            Course(problem.training, record.at, self.responses),
+            Course(training, record.at, self.responses),
             record.at,
             tolerance,
             report,

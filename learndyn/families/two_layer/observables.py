@@ -27,6 +27,11 @@ TABLE: Table = (
         ("step",),
         "test minus train loss to first order in 1/γ: (1/γ) Σ_s τ_s Σ_ij R_w C_g",
     ),
+    Quantity(
+        "kernel_alignment",
+        ("step",),
+        "alignment of the first layer's tangent kernel with the task, √N ⟨f*Kf*⟩/(⟨f*²⟩ √⟨K²⟩)",
+    ),
     Quantity("Q", ("step", "student", "student2"), "student overlaps Q_ik = w_i·w_k/N"),
     Quantity("R", ("step", "student", "teacher"), "student–teacher overlaps R_in = w_i·w*_n/N"),
     Quantity("v", ("step", "student"), "readout v"),

@@ -16,8 +16,8 @@ from learndyn.numerics.stability import edge_of_stability
 class LinearPanelTraining(PanelledLimit):
     """The limit as far as its panels reach."""
 
-    def __init__(self, setting: WideSetting, decay: float):
-        super().__init__(decay)
+    def __init__(self, setting: WideSetting, decay: float, momentum: float = 0.0):
+        super().__init__(decay, momentum)
         self.setting, self.rows = setting, LinearPanelRows(setting)
         P, C = setting.trained, setting.outputs
         self.K = setting.K[:P, :P] + setting.bias

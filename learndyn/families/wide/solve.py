@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from learndyn.core.batches import pseudovalues
 from learndyn.core.curves import Curves, of_batches
 from learndyn.core.method import Method, Way
-from learndyn.core.panel_control import solve_in_panels
+from learndyn.core.panel_control import MOST_MOMENTUM, solve_in_panels
 from learndyn.core.panels import MOST_EDGES, Course
 from learndyn.core.progressing import Progressing, Report
 from learndyn.core.record import Record
@@ -277,8 +277,8 @@ class LinearPanels(WideMethod):
     - `tolerance`: the relative accuracy of losses; one that vanishes counts as a thousandth of its start at least.
       Default: 1e-5.
 
-    Without momentum or Langevin noise. Responses are left out. The first 40 steps of gradient descent are carried out
-    one by one; training must not be at the edge of stability by then.
+    Without Langevin noise. Responses are left out. The first 40 steps of gradient descent, or 20/(1 − β) with momentum
+    β ≤ 0.96, are carried out one by one; training must not be at the edge of stability by then.
     """
 
     libraries = ("numba",)
@@ -289,22 +289,25 @@ class LinearPanels(WideMethod):
     def suits(problem: Problem) -> bool:
         """Whether the problem can be solved in panels."""
         training = problem.training
-        return is_linear(problem.network.activation) and not (training.momentum or training.noise)
+        plain = not training.noise and training.momentum <= MOST_MOMENTUM
+        return is_linear(problem.network.activation) and plain
 
     def solve(self, problem: Problem, record: Record, seed: int, report: Report) -> Curves:
         _need_plain(self, problem)
         if problem.training.time is not None:
             refuse_in_flow(problem.training)
         if not self.suits(problem):
-            allowed = "is for linear activations, without momentum or noise; use LinearRows or SampledLayers"
+            allowed = f"is for linear activations, a momentum up to {MOST_MOMENTUM} and no noise; use LinearRows"
             raise ProblemError("method", "LinearPanels", allowed)
         setting = wide_setting(problem, 1, GradientDescent(1.0, steps=1))
+        training = problem.training
+        rule = float(training.weight_decay), float(training.momentum)
         # Products of a few rows are slower on several threads.
         with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
             solution = solve_in_panels(
-                lambda: LinearPanelTraining(setting, float(problem.training.weight_decay)),
+                lambda: LinearPanelTraining(setting, *rule),
                 functools.partial(read, test_targets=problem.data.test_targets),
-                Course(problem.training, record.at),
+                Course(training, record.at),
                 record.at,
                 self.tolerance,
                 report,

@@ -10,6 +10,7 @@ import learndyn as ld
 from learndyn.families.deep_linear.equations.panels import FeedforwardPanels, ResidualPanels
 from learndyn.families.deep_linear.limit_numbers import DATASET, limit_numbers
 from learndyn.families.deep_linear.panel_training import PanelTraining
+from learndyn.numerics.panels import summed
 from learndyn.problem.weight_response import impulse_response
 
 DATASET_OF_TESTS = ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.5)
@@ -128,7 +129,7 @@ def test_descent_is_within_the_stated_accuracy_of_its_rows(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [400, 1000, 2000])
+@pytest.mark.parametrize("steps", [1000, 2000])
 @pytest.mark.parametrize("name", [x for x in DESCENTS if x not in ("schedule", "two outputs")])
 def test_long_descent_is_within_the_stated_accuracy_of_its_rows(name, steps):
     asked = DESCENTS[name]
@@ -136,6 +137,45 @@ def test_long_descent_is_within_the_stated_accuracy_of_its_rows(name, steps):
     saved = [0, 10, 50, 100, 300, steps // 2, steps]
     asked = ld.Problem(asked.network, asked.data, training)
     check_against_rows(asked, ld.Panels(), WITH_RESPONSES, save_at=saved)
+
+
+MOMENTA = {
+    "0.5": problem(steps=400, momentum=0.5, rate=0.02),
+    "0.9": problem(steps=400, momentum=0.9, rate=0.004, decay=0.1, centered=True),
+    "0.9, fast": problem(steps=400, momentum=0.9, rate=0.03),
+    "0.9, jump": problem(steps=400, momentum=0.9, rate=ld.Piecewise([250.0], [0.008, 0.001])),
+    "0.9, residual": problem(
+        POPULATION, 400, momentum=0.9, rate=0.002, depth=3, skip=ld.ScaledSkip(1.0)
+    ),
+    "0.8, spectrum": problem(
+        ld.Dataset(POWER_LAW, examples=8, noise=0.3), 400, width=20, rate=0.02, momentum=0.8
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [x if x == "0.5" else pytest.param(x, marks=pytest.mark.slow) for x in MOMENTA]
+)
+def test_momentum_is_within_the_stated_accuracy_of_its_rows(name):
+    check_against_rows(MOMENTA[name], ld.Panels(), save_at=[0, 3, 39, 60, 210, 400])
+
+
+def test_a_rejected_panel_leaves_nothing_behind():
+    """Steps after it are the same as without it."""
+    numbers = limit_numbers(MOMENTA["0.9"], 1)
+    steps, tried = (PanelTraining(numbers, 0.1, 0.9) for _ in range(2))
+    for step in range(12):
+        steps.step(0.004)
+        if step in (5, 9):
+            assert tried.extend(step + 8.0, summed(4, 8), np.full(4, 0.004))
+            tried.withdraw()
+        tried.step(0.004)
+    np.testing.assert_array_equal(tried.kappa[:13, :13], steps.kappa[:13, :13])
+    for one, other in (
+        (tried.limit.input.C_v, steps.limit.input.C_v),
+        (tried.limit.layers[0].H_r, steps.limit.layers[0].H_r),
+    ):
+        np.testing.assert_allclose(one[:13, :13], other[:13, :13], rtol=1e-11, atol=1e-13)
 
 
 def test_responses_to_successive_steps_are_within_the_stated_accuracy():
@@ -396,8 +436,10 @@ def test_the_sharpness_is_that_of_a_lazy_network_and_of_a_learnt_function():
 
 
 def test_what_panels_are_not_for_is_refused():
-    with pytest.raises(ld.ProblemError, match="without momentum"):
-        ld.solve(problem(steps=50, momentum=0.5), ld.Panels())
+    with pytest.raises(ld.ProblemError, match=r"momentum up to 0\.96"):
+        ld.solve(problem(steps=50, momentum=0.97), ld.Panels())
+    with pytest.raises(ld.ProblemError, match="must be False with momentum"):
+        ld.solve(problem(steps=50, momentum=0.5), WITH_RESPONSES)
     with pytest.raises(ld.ProblemError, match="Panels for gradient flow"):
         ld.solve(problem(time=5.0), ld.Rows())
     with pytest.raises(ld.ProblemError, match="must be False for gradient flow"):

@@ -66,8 +66,9 @@ DESCENTS = {
     "two outputs": problem(2, steps=300, data=OUTPUTS, loss="sum", rate=0.05),
     "logistic": problem(2, steps=300, data=SIGNS, criterion="logistic"),
     "jump": problem(2, steps=300, rate=ld.Piecewise([130.0], [0.15, 0.02])),
+    "momentum": problem(2, steps=300, rate=0.05, momentum=0.5),
 }
-QUICK = ("rich", "deep, decay, bias", "logistic", "jump")
+QUICK = ("rich", "deep, decay, bias", "logistic", "jump", "momentum")
 
 
 @pytest.mark.parametrize(
@@ -191,8 +192,8 @@ def test_a_kernel_that_grows_to_the_edge_of_stability_is_refused():
 
 
 REFUSED = {
-    "momentum": (problem(steps=10, momentum=0.5), "without momentum or noise"),
-    "noise": (problem(steps=10, noise=0.1), "without momentum or noise"),
+    "momentum": (problem(steps=10, momentum=0.97), "momentum up to 0.96"),
+    "noise": (problem(steps=10, noise=0.1), "no noise"),
     "momentum in flow": (problem(time=1.0, momentum=0.5), "must be 0 in gradient flow"),
     "tanh": (
         ld.Problem(ld.Wide(1, "tanh"), POINTS, ld.GradientDescent(0.1, steps=3)),

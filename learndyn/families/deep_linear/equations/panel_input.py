@@ -72,11 +72,10 @@ class Input(Growing):
         self.along = np.zeros((len(numbers.lam), 0, numbers.outputs))
         self.triangular = Triangular(len(numbers.lam))
 
-    def reserve(self, n: int) -> None:
-        """Make room for n rows."""
-        super().reserve(n)
-        if hasattr(self, "modes"):
-            self.modes.reserve(n)
+    def open(self, b: int, e: int) -> None:
+        """Make room for the rows of a panel."""
+        super().open(b, e)
+        self.modes.open(b, e)
 
     def solve(self, block: Block) -> None:
         """Fill the rows; those of A, S and W are known."""

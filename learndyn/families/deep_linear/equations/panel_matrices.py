@@ -32,6 +32,12 @@ class Growing:
             setattr(self, name, larger)
         self.room = room
 
+    def open(self, b: int, e: int) -> None:
+        """Make room for the rows b … e − 1 and clear what rejected panels left in their columns."""
+        self.reserve(e)
+        for name in inspect.get_annotations(type(self)):
+            getattr(self, name)[..., :b, b:e] = 0.0
+
 
 class Block(NamedTuple):
     """The rows of a panel: `new` = rows b … e − 1, `upto` = all up to e, `old` = those before b."""

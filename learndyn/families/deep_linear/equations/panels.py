@@ -151,7 +151,7 @@ class PanelLimit(abc.ABC):
         Nc = self.numbers.outputs
         b, e = self.rows, self.rows + len(d) * Nc
         for matrices in (*self.layers, self.input, self.rule, *self.others()):
-            matrices.reserve(e)
+            matrices.open(b, e)
         block = Block.of(b, e)
         self.rule.kappa[block.new, block.upto] = np.kron(kappa, np.ones((Nc, Nc)))
         self.d = np.concatenate([self.d[:b], np.repeat(d, Nc)])

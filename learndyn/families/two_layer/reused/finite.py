@@ -49,12 +49,12 @@ from learndyn.families.two_layer.reused.traced import has_kink
 from learndyn.families.two_layer.student_teacher import (
     OrderParameters,
     StudentTeacher,
+    on_the_population,
     rule_of_test_loss,
     student_teacher,
 )
 from learndyn.families.two_layer.weights import draw_weights
 from learndyn.numerics.lower import compiled
-from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.checks import boolean
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
@@ -171,17 +171,6 @@ def _slopes(
     """v_i g'(h_i) and v_i g''(h_i) Δ."""
     slope, bend = jax.jvp(pair.student.derivative, (h,), (jnp.ones_like(h),))
     return v[:, None] * slope, v[:, None] * bend * Delta
-
-
-@eqx.filter_jit
-def _test_losses(
-    pair: StudentTeacher,
-    rule: GaussianRule | None,
-    states: OrderParameters,
-) -> Float[Array, " states"]:
-    """½⟨(y − ŷ)²⟩ on clean labels at every state."""
-    batch_size = min(STATES, len(states.Q))
-    return jax.lax.map(lambda state: pair.test_loss(state, rule), states, batch_size=batch_size)
 
 
 class ReusedTangents:
@@ -426,8 +415,11 @@ class ReusedNetwork(Trainee):
         every = zip(*self.states, strict=True)
         padded = (jnp.asarray(np.stack([*each, *[each[-1]] * missing])) for each in every)
         rule = rule_of_test_loss(self.pair, sum(self.states[0][1].shape))
-        test_losses = np.asarray(_test_losses(self.pair, rule, OrderParameters(*padded)))[:count]
-        arrays["test_loss"] = test_losses[states]
+        every_state = OrderParameters(*padded)
+        batch_size = min(STATES, len(every_state.Q))
+        averages = np.asarray(on_the_population(self.pair, rule, every_state, batch_size))
+        test_losses, alignment = averages[:, :count]
+        arrays["test_loss"], arrays["kernel_alignment"] = test_losses[states], alignment[states]
         drop_times = drops(self.grid.times[:count], self.train_losses, test_losses)
         arrays |= {name: np.asarray(time) for name, time in drop_times.items()}
         if self.tangents is not None:

@@ -20,8 +20,8 @@ from learndyn.families.two_layer.reused.implicit import ImplicitExamples
 from learndyn.families.two_layer.reused.solve import (
     CausalSampling,
     doubts,
-    losses_of_states,
     mean_drops,
+    population_averages,
     setting_of,
 )
 from learndyn.families.two_layer.reused.time_grid import curvature
@@ -208,7 +208,7 @@ def _adaptive(
 def _summary(examples: ImplicitExamples) -> np.ndarray:
     """Losses, overlaps and the readout at the last node."""
     Q, R, v = _overlaps(examples, slice(examples.count - 1, examples.count))
-    test = losses_of_states(examples.setting, Q, R, v)
+    test, _ = population_averages(examples.setting, Q, R, v)
     return np.concatenate(
         [examples.loss[examples.count - 1 :][:1] / 2, test, Q.ravel(), R.ravel(), v[0]]
     )
@@ -267,9 +267,8 @@ def _overlaps(
 def _losses(examples: ImplicitExamples) -> Float[np.ndarray, "2 n"]:
     """Train and test loss at all nodes."""
     Q, R, v = _overlaps(examples, slice(examples.count))
-    return np.stack(
-        [examples.loss[: examples.count] / 2, losses_of_states(examples.setting, Q, R, v)]
-    )
+    test, _ = population_averages(examples.setting, Q, R, v)
+    return np.stack([examples.loss[: examples.count] / 2, test])
 
 
 def _interpolation(
@@ -310,6 +309,7 @@ def _curves(examples: ImplicitExamples, record: Record, at: Float[np.ndarray, " 
         "train_loss": train,
         "test_loss": test,
         "leading_gap": E @ examples.leading_gap[:n],
+        "kernel_alignment": E @ population_averages(setting, Q, R, v)[1],
         "Q": np.tensordot(E, Q, 1),
         "R": np.tensordot(E, R, 1),
         "C": two_times(examples.W[:n], mean=False),

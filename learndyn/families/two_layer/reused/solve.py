@@ -5,11 +5,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from learndyn.core.batches import power_of_two
 from learndyn.core.curves import Curves, averaged
@@ -26,11 +24,10 @@ from learndyn.families.two_layer.reused.time_grid import TimeSteps, time_grid
 from learndyn.families.two_layer.reused.traced import TracedInputs, has_kink
 from learndyn.families.two_layer.student_teacher import (
     OrderParameters,
-    StudentTeacher,
+    on_the_population,
     rule_of_test_loss,
     student_teacher,
 )
-from learndyn.numerics.rules import GaussianRule
 from learndyn.problem.checks import choice, optional, whole
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
@@ -203,9 +200,10 @@ class Runs(NamedTuple):
     def _curves(self, training: ReusedTraining, responses: dict[str, np.ndarray]) -> Curves:
         """The observables at the states that are saved."""
         saved = self.saved[self.saved < training.reached]
+        test, alignment = of_the_population(self.setting, training)
         path = Path(
             0.5 * np.array(training.loss),
-            clean_losses(self.setting, training),
+            test,
             np.array(training.sharpest),
             np.array(training.share),
         )
@@ -213,6 +211,7 @@ class Runs(NamedTuple):
             "train_loss": path.train[saved],
             "test_loss": path.test[saved],
             "leading_gap": np.array(training.leading_gap),
+            "kernel_alignment": alignment[saved],
             "Q": np.stack(training.Q)[saved],
             "R": np.stack(training.R)[saved],
             **training.two_time(),
@@ -244,31 +243,23 @@ class Runs(NamedTuple):
         )
 
 
-@eqx.filter_jit
-def _losses(
-    pair: StudentTeacher, rule: GaussianRule | None, states: OrderParameters
-) -> Float[Array, " states"]:
-    """½⟨(y − ŷ)²⟩ on clean labels at every state."""
-    return jax.lax.map(lambda state: pair.test_loss(state, rule), states)
-
-
-def clean_losses(setting: ReusedSetting, training: ReusedTraining) -> np.ndarray:
-    """½⟨(y − ŷ)²⟩ on clean labels at every state that was reached."""
+def of_the_population(setting: ReusedSetting, training: ReusedTraining) -> np.ndarray:
+    """½⟨(y − ŷ)²⟩ on clean labels and the alignment of the kernel at every state that was reached."""
     # All runs of a length have one shape, so that those that diverge early need no new compilation.
     missing = len(setting.grid.times) - training.reached
     states = [
         np.stack(values + [values[-1]] * missing) for values in (training.Q, training.R, training.v)
     ]
-    return losses_of_states(setting, *states)[: training.reached]
+    return population_averages(setting, *states)[:, : training.reached]
 
 
-def losses_of_states(
+def population_averages(
     setting: ReusedSetting, Q: np.ndarray, R: np.ndarray, v: np.ndarray
 ) -> np.ndarray:
-    """½⟨(y − ŷ)²⟩ on clean labels at states (the first axis)."""
+    """½⟨(y − ŷ)²⟩ on clean labels and the alignment of the kernel, at states (the first axis of the overlaps)."""
     rule = rule_of_test_loss(setting.pair, sum(setting.start.R.shape), TEST_POINTS)
     states = OrderParameters(*map(jnp.asarray, (Q, R, v)))
-    return np.asarray(_losses(setting.pair, rule, states))
+    return np.asarray(on_the_population(setting.pair, rule, states))
 
 
 def _of_revealed(sampling: Sampling, setting: ReusedSetting) -> Curves:

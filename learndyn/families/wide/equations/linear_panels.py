@@ -82,6 +82,18 @@ class LinearLayer:
             setattr(self, name, larger)
         self.room = room
 
+    def open(self, nodes: Nodes) -> None:
+        """Make room for a panel and clear what rejected ones left in its columns of block triangular matrices."""
+        self.reserve(nodes.e)
+        P, C = self.P, self.C_size
+        for matrix, rows, columns in (
+            (self.C, P, C),
+            (self.A, P, C),
+            (self.M, C, C),
+            (self.B, C, P),
+        ):
+            matrix[nodes.old(rows), nodes.new(columns)] = 0.0
+
     def respond(self, nodes: Nodes, D: Float[np.ndarray, "sC eP"]) -> None:
         """Rows of M, B, X and G, from those of C, D, H̄ and Ḡ."""
         P, C = self.P, self.C_size
@@ -136,7 +148,7 @@ class LinearPanelRows:
         nodes = Nodes(self.nodes, self.nodes + len(kappa))
         self.kappa, self.d = kappa, d
         for layer in self.layers:
-            layer.reserve(nodes.e)
+            layer.open(nodes)
         self.E, self.f = (
             np.concatenate([x[: nodes.b], np.zeros((len(kappa), *x.shape[1:]))])
             for x in (self.E, self.f)

@@ -94,17 +94,17 @@ def spectrum() -> Figure:
 def transfer() -> Figure:
     """The best rate over the width, in two parameterisations."""
     problem = ld.Problem(
-        network=ld.DeepLinear(depth=2, width=0.5, richness=1.0),
-        data=ld.Dataset(ld.LinearMap(), ratio=2.0, noise=0.3),
-        training=ld.GradientDescent(learning_rate=0.1, steps=40),
+        network=ld.DeepLinear(depth=2, width=0.5, richness=4.0, centered=True),
+        data=ld.Stream(ld.LinearMap(), batch_ratio=1.0),
+        training=ld.GradientDescent(learning_rate=0.1, steps=12),
     )
     found = ld.transfer(
         problem,
         "network.width",
         [0.5, 1, 2, 4, 8],
         parameterizations=["mup", "ntk"],
-        size=200,
-        seeds=12,
+        size=300,
+        seeds=8,
         check=[8],
         progress=True,
     )
@@ -136,4 +136,4 @@ PICTURES = {
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PICTURES:
-        PICTURES[name]().savefig(IMAGES / f"{name}.png", dpi=120)
+        PICTURES[name]().savefig(IMAGES / f"{name}.png", dpi=90)

@@ -309,4 +309,6 @@ def _label(value: Any) -> str:
 
 
 def _per_cent(part: float) -> str:
-    return "diverges" if math.isinf(part) else f"{100 * part:.2g} %"
+    if math.isinf(part):
+        return "diverges"
+    return f"{100 * part:.0f} %" if part >= 0.1 else f"{100 * part:.2g} %"

@@ -15,6 +15,8 @@ from learndyn.analyses.transfer import TOLERATED, Transfer
 from learndyn.errors import LearndynError, shown
 from learndyn.pictures.plotting import PANEL, STYLES, Picture
 
+SPAN = 30
+"""Losses are drawn up to this many times the best one of the worst value."""
 SMALLEST = 1e-4
 """Losses lost below this part are drawn at this height."""
 
@@ -76,7 +78,10 @@ def _draw_curves(panel: Axes, side: xr.Dataset, transfer: Transfer) -> None:
     panel.set_xscale("log")
     panel.set_yscale("log")
     lowest = float(side["best_loss"].min())
-    panel.set_ylim(lowest / 1.15, min(finite.max(), 30 * lowest) * 1.1)
+    top = min(finite.max(), SPAN * float(side["best_loss"].max()))
+    panel.set_ylim(lowest / 1.15, top * 1.1)
+    drawn = side["rate"].values[side["loss"].values <= top]
+    panel.set_xlim(drawn.min() / 1.2, drawn.max() * 1.2)
     panel.set_xlabel("learning rate η")
     panel.set_ylabel(f"{transfer.observable} at the end")
     _finish(panel, title=name)

@@ -47,7 +47,7 @@ def test_lazy_rates_over_depth_and_what_keeping_the_first_costs():
     np.testing.assert_allclose(data["lost"], (1 - (depth + 1) / 2) ** 2, atol=4e-3)
     (statement,) = found.statements
     assert statement.startswith(
-        "does not transfer: 1e+02 % lost at depth 3 by keeping the best rate of depth 1"
+        "does not transfer: 100 % lost at depth 3 by keeping the best rate of depth 1"
     )
     assert len(found.table) == 3
     for row in range(3):

@@ -133,7 +133,7 @@ class Runs:
         chosen = dict(columns or {})
         networks: list[tuple[Any, pd.DataFrame]] = []
         for path in paths:
-            log = _read(path)
+            log: Any = _read(path)  # pandas has no types for what is done with it here
             chosen = chosen or {name: name for name in known if name in log}
             if not chosen:
                 raise FileError(

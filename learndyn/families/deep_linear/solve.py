@@ -256,7 +256,10 @@ class Panels(DeepLinearMethod):
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether the problem can be solved in panels."""
-        return not isinstance(problem.data, Stream) and problem.training.momentum <= MOST_MOMENTUM
+        training = problem.training
+        # Momentum is a rule of steps.
+        most = MOST_MOMENTUM if training.time is None else 0.0
+        return not isinstance(problem.data, Stream) and training.momentum <= most
 
     def check(self, problem: Problem) -> None:
         if not self.suits(problem):

@@ -438,6 +438,8 @@ def test_the_sharpness_is_that_of_a_lazy_network_and_of_a_learnt_function():
 def test_what_panels_are_not_for_is_refused():
     with pytest.raises(ld.ProblemError, match=r"momentum up to 0\.96"):
         ld.solve(problem(steps=50, momentum=0.97), ld.Panels())
+    with pytest.raises(ld.ProblemError, match="without momentum"):
+        problem(time=5.0, momentum=0.5)
     with pytest.raises(ld.ProblemError, match="must be False with momentum"):
         ld.solve(problem(steps=50, momentum=0.5), WITH_RESPONSES)
     with pytest.raises(ld.ProblemError, match="Panels for gradient flow"):

@@ -11,6 +11,7 @@ from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.families.two_layer.reused.equations import ReusedTraining
 from learndyn.families.two_layer.reused.implicit import ImplicitExamples
+from learndyn.families.two_layer.reused.implicit_sampling import _added
 from learndyn.families.two_layer.reused.solve import setting_of
 from learndyn.families.two_layer.reused.traced import TracedInputs
 from tests import problems
@@ -18,6 +19,7 @@ from tests.optional import not_none
 
 GROKKING = problems.late_learning(ratio=3.0, time=1000.0)
 TIMES = np.array([5.0, 10.0, 20.0, 40.0, 80.0])
+SEED = np.random.SeedSequence(0)
 
 
 def error_of(solution, name):
@@ -239,3 +241,26 @@ def test_a_linear_unit_is_linear_regression_at_all_times():
         allowed = 4 * error_of(found, name) + 0.01 * expected + 1e-12
         np.testing.assert_array_less(np.abs(found[name].values - expected), allowed)
     assert float(np.max(error_of(found, "train_loss"))) < 0.02 * exact["train_loss"][0]
+
+
+@pytest.mark.parametrize(("decay", "added"), [(0.0, False), (0.1, True)])
+def test_a_step_in_which_the_training_loss_rises_is_taken_back(monkeypatch, decay, added):
+    """A solution with a larger loss than before is not that of gradient flow; with weight decay it may be."""
+    asked = problems.late_learning(ratio=3.0, time=1.0, weight_decay=decay)
+    with ld.float64():
+        examples = ImplicitExamples(
+            setting_of(asked, ld.CausalSampling(step=1.0)), 256, SEED, 8, 0.0
+        )
+        assert examples.add(0.0)
+        assert _added(examples, 0.01)
+        assert examples.loss[1] < examples.loss[0]
+        honest = ImplicitExamples.add
+
+        def risen(examples, time):
+            passes = honest(examples, time)
+            examples.loss[examples.count - 1] = 1.02 * examples.loss[examples.count - 2]
+            return passes
+
+        monkeypatch.setattr(ImplicitExamples, "add", risen)
+        assert _added(examples, 0.02) == added
+        assert examples.count == 2 + added

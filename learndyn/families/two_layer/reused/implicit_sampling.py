@@ -44,6 +44,9 @@ tolerances, above which a step is rejected."""
 LOCAL = 0.2
 """The error of a step in tolerances of the result. Steps five times as accurate change losses by no more than a
 tolerance of 0.01 and the errors of sampling (`test_smaller_steps_change_losses_within_the_tolerance`)."""
+RISE = 0.01
+"""A training loss that rises by this part in a step, and by RISE³ of its start, is that of a wrong solution. In the
+batches looked at it fell in every step."""
 FINE = 20
 """Times between two nodes at which the drops of losses are looked for."""
 
@@ -188,7 +191,7 @@ def _adaptive(
                 f"implicit steps reach time {now:.4g} of {edges[-1]:.4g} (times the learning rate) with "
                 f"{examples.count} nodes; use a larger tolerance or a shorter time"
             )
-        if not examples.add(now + length):
+        if not _added(examples, now + length):
             step = length / 2
             continue
         state = _summary(examples)
@@ -228,6 +231,20 @@ def _error(times: np.ndarray, states: list[np.ndarray]) -> float:
     return float(share * np.max(np.abs(states[-1] - predicted) / scales))
 
 
+def _added(examples: ImplicitExamples, time: float) -> bool:
+    """Add a node, unless it has no solution, or one at which the training loss has risen.
+
+    Implicit steps have several solutions, and gradient flow without decay lowers the loss.
+    """
+    if not examples.add(time):
+        return False
+    first, before, now = examples.loss[[0, examples.count - 2, examples.count - 1]]
+    if now > (1 + RISE) * before + RISE**3 * first and not examples.setting.decay:
+        examples.withdraw()
+        return False
+    return True
+
+
 def _trained(
     setting: ReusedSetting,
     samples: int,
@@ -249,7 +266,7 @@ def _trained(
                     f"a batch of {samples} samples has no solution at time {end:.4g} (times the learning rate); use "
                     "more samples or a smaller tolerance"
                 )
-            if not examples.add(end if last else now + length):
+            if not _added(examples, end if last else now + length):
                 length /= 2
         report((node / len(tau)) ** 3)
     return examples

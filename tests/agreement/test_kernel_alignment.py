@@ -37,9 +37,8 @@ def kernel_alignment(run, seed):
     return np.sqrt(N) * seen / (np.mean(y**2) * size)
 
 
-@pytest.mark.parametrize(
-    ("size", "seeds"), [(100, 12), pytest.param(400, 24, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "seeds"), [(100, 12), (400, 24)])
 def test_the_kernel_of_trained_networks_is_aligned_as_predicted(size, seeds):
     """Within three standard errors and the terms of relative order 1/N in ⟨K²⟩ that the theory leaves out.
 

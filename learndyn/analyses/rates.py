@@ -109,7 +109,8 @@ class Optimum(NamedTuple):
     - `rate`, `loss`: the best rate η and the loss at the end of training there.
     - `error`: the error of the rate: that of the search, or the distance at which the loss has risen by its own error.
     - `largest`: the largest stable rate.
-    - `rates`, `losses`: the grid of rates on which the search began, and the losses there; inf where training diverges.
+    - `rates`, `losses`: the grid of rates on which the search began with some rates around the best one, and the losses
+      there; inf where training diverges.
     - `flags`: what makes the optimum doubtful, in words.
     """
 
@@ -143,14 +144,17 @@ def optimum(problem: Problem, observable: str = "test_loss", rtol: float = 1e-3)
     curvature = float(np.polyfit(NEAR, around, 2)[0]) * 2 if np.all(np.isfinite(around)) else 0.0
     unknown = max(loss.accuracy, loss.rounding)
     width = math.sqrt(2 * unknown / curvature) if curvature > 0 else reached
+    x = np.concatenate([grid, where + NEAR])
+    y = np.concatenate([losses, around])[np.argsort(x)]
+    x = np.sort(x)
     flags = tuple(_flags(loss, where, value, around, grid, losses, largest))
     return Optimum(
         math.exp(where),
         value,
         math.exp(where) * max(reached, width),
         largest,
-        np.exp(grid)[::-1],
-        np.array(losses)[::-1],
+        np.exp(x),
+        y,
         flags,
     )
 

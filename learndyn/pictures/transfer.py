@@ -6,10 +6,11 @@ import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from learndyn.analyses.transfer import TOLERATED, Transfer
 from learndyn.errors import LearndynError, shown
@@ -17,6 +18,8 @@ from learndyn.pictures.plotting import PANEL, STYLES, Picture
 
 SPAN = 30
 """Losses are drawn up to this many times the best one of the worst value."""
+MANY = 100
+"""Logarithmic axes of more than this ratio need no ticks between decades."""
 SMALLEST = 1e-4
 """Losses lost below this part are drawn at this height."""
 
@@ -82,6 +85,7 @@ def _draw_curves(panel: Axes, side: xr.Dataset, transfer: Transfer) -> None:
     panel.set_ylim(lowest / 1.15, top * 1.1)
     drawn = side["rate"].values[side["loss"].values <= top]
     panel.set_xlim(drawn.min() / 1.2, drawn.max() * 1.2)
+    _few_ticks(panel.xaxis)
     panel.set_xlabel("learning rate η")
     panel.set_ylabel(f"{transfer.observable} at the end")
     _finish(panel, title=name)
@@ -116,6 +120,7 @@ def _draw_rates(panel: Axes, side: xr.Dataset, name: str) -> None:
     panel.set_yscale("log")
     low, high = float(side["best_rate"].min()), float(side["largest_stable_rate"].max())
     panel.set_ylim(low / 2, high * 2)
+    _few_ticks(panel.yaxis)
     panel.set_xlabel(str(side[name].attrs["long_name"]))
     panel.set_ylabel("learning rate η")
     _finish(panel)
@@ -198,6 +203,15 @@ def _places(panel: Axes, labels: np.ndarray) -> Any:
             panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_minor_formatter(NullFormatter())
     return labels
+
+
+def _few_ticks(axis: Axis) -> None:
+    """Ticks at 1, 2 and 5, if there are few decades."""
+    low, high = axis.get_view_interval()
+    if high < MANY * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _word(value: Any) -> str:

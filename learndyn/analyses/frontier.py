@@ -37,7 +37,8 @@ class Frontier:
 
     and, along the axes of the fields and of "step", `loss_of_all` and `compute_of_all`, the curves that the frontier
     was taken from. `exponents` has for each of these quantities x the exponent p of x ∝ C^p with its error: the
-    scatter of the fit, joined with half of the difference between fits to the lower and to the upper half.
+    scatter of the fit, half of the difference between fits to the lower and to the upper half, and what the distance
+    of the values of a field leaves open, joined as independent errors.
     """
 
     data: xr.Dataset
@@ -185,7 +186,14 @@ def _exponents(data: xr.Dataset, names: list[str]) -> pd.DataFrame:
         if len(x) < FEWEST or np.any(values <= 0):
             rows[name] = (math.nan, math.nan)
             continue
-        rows[name] = _slope(x, np.log(values.astype(float)))
+        slope, error = _slope(x, np.log(values.astype(float)))
+        field = name.removeprefix("best_")
+        if field in names:
+            # The best value is known to half of the distance of those tried only, at both ends of the fit.
+            tried = data[field].values
+            coarse = np.diff(np.log(np.unique(tried[tried > 0]))).max() / 2
+            error = float(np.hypot(error, math.sqrt(2) * coarse / (x[-1] - x[0])))
+        rows[name] = slope, error
     return pd.DataFrame.from_dict(rows, orient="index", columns=["exponent", "error"])
 
 

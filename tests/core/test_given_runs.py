@@ -5,7 +5,10 @@ import pandas as pd
 import pytest
 
 import learndyn as ld
+from learndyn.core.theory import theory_for
 from learndyn.errors import FileError, ProblemError, UnknownObservable
+from learndyn.report.chapter import Chapter
+from learndyn.report.page import html_report
 
 SIZE, SEEDS = 60, 4
 
@@ -220,3 +223,14 @@ def test_a_log_that_is_not_there(deep, tmp_path):
         ld.runs.from_csv(deep[0], tmp_path / "none.csv", **CSV)
     with pytest.raises(ProblemError, match="at least one file"):
         ld.runs.from_csv(deep[0], [], **CSV)
+
+
+def test_a_report_takes_given_runs_like_simulated_ones(deep):
+    problem, theory, simulated = deep
+    log = {"train_loss": simulated["train_loss"].values}
+    mine = ld.runs(problem, log, size=SIZE, steps=range(21), half=False, outputs="sum")
+    comparison = ld.compare(theory, mine)
+    chapter = Chapter(theory_for(problem), problem.to_text(), theory, mine, comparison)
+    page = html_report([chapter])
+    assert "train_loss" in page
+    assert comparison.verdict in page

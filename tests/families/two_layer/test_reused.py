@@ -16,7 +16,7 @@ from learndyn.core.record import Record
 from learndyn.families.two_layer.online.equations import equations
 from learndyn.families.two_layer.reused import finite
 from learndyn.families.two_layer.reused.equations import ReusedTraining, State
-from learndyn.families.two_layer.reused.finite import Examples, ReusedNetwork
+from learndyn.families.two_layer.reused.finite import ReusedExamples, ReusedNetwork
 from learndyn.families.two_layer.reused.revealed import INPUTS, trained
 from learndyn.families.two_layer.reused.solve import setting_of
 from learndyn.families.two_layer.reused.time_grid import time_grid
@@ -121,7 +121,7 @@ def dense_and_finite(monkeypatch, problem, size):
     """The program run as a network, and the finite network of the library on the same weights and examples."""
     program = revealed(problem, Dense(size, seed=4))
     X, D = program.inputs.X.state, program.inputs.D.site.length
-    examples = Examples(np.sqrt(D) * X, np.zeros((0, len(X))), program.y)
+    examples = ReusedExamples(np.sqrt(D) * X, np.zeros((0, len(X))), program.y)
     chosen = iter([state.m for state in program.states])
     start = program.w[0], program.w_star, examples
     monkeypatch.setattr(finite, "draw", lambda *_: start)

@@ -60,7 +60,7 @@ from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
 
 ROWS = 512
-"""Examples converted to double precision at a time, for the tangents."""
+"""ReusedExamples converted to double precision at a time, for the tangents."""
 STATES = 256
 """States whose test losses are computed at a time."""
 
@@ -120,7 +120,7 @@ def pull(g: Float[np.ndarray, "K P"], X: Float[np.ndarray, "P D"]) -> Float[np.n
     return math.sqrt(D) / P * sums_of_inputs(g, X)
 
 
-class Examples(NamedTuple):
+class ReusedExamples(NamedTuple):
     """The dataset of one seed: inputs X (P×D), teacher fields ρ (M×P), noisy labels y."""
 
     X: np.ndarray
@@ -130,7 +130,7 @@ class Examples(NamedTuple):
 
 def draw(
     pair: StudentTeacher, start: OrderParameters, D: int, P: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, Examples]:
+) -> tuple[np.ndarray, np.ndarray, ReusedExamples]:
     """The initial weights W (K×D), the teacher's W* (M×D) and the dataset of one seed."""
     weights_rng, inputs_rng, noise_rng = (_generator(seed, k) for k in range(3))
     weights = draw_weights(start, pair.T, D, weights_rng)
@@ -139,7 +139,7 @@ def draw(
     rho = fields(W_star, X)
     clean = np.asarray(pair.teacher(jnp.asarray(rho)).T @ pair.v_star)
     y = clean + float(pair.noise) * noise_rng.standard_normal(P)
-    return W, W_star, Examples(X, rho, y)
+    return W, W_star, ReusedExamples(X, rho, y)
 
 
 def _generator(seed: int, *key: int) -> np.random.Generator:
@@ -183,7 +183,7 @@ class ReusedTangents:
         self,
         pair: StudentTeacher,
         K: int,
-        examples: Examples,
+        examples: ReusedExamples,
         recorded: np.ndarray,
         seed: int,
         momentum: float = 0.0,

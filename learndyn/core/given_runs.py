@@ -121,7 +121,8 @@ class Runs:
         - `step` or `time`: the column of steps or times. The column "step" unless given.
         - `seed`: the column that tells networks in one file apart. None unless given.
 
-        Rows in which one of these columns is empty are left out. The other arguments are those of `runs`.
+        Rows in which one of these columns is empty are left out; a loss of "nan" or "inf" ends a curve. The other
+        arguments are those of `runs`.
         """
         paths = [Path(files)] if isinstance(files, str | Path) else [Path(file) for file in files]
         if not paths:
@@ -144,14 +145,14 @@ class Runs:
             for column in wanted:
                 if column not in log:
                     raise FileError(f"{path} has no column {column!r}; {nearest(column, log)}")
-            log = log[list(dict.fromkeys(wanted))].dropna()
+            log = log[list(dict.fromkeys(wanted))]
+            log = log[(log != "").all(axis=1)]
             if log.empty:
                 raise FileError(f"{path} has no row in which all of {', '.join(wanted)} are given")
-            for column in wanted:
-                if log[column].dtype.kind not in "iuf":
-                    raise FileError(
-                        f"{path}: the column {column!r} has entries that are not numbers"
-                    )
+            try:
+                log = log.astype(float)
+            except (ValueError, TypeError) as error:
+                raise FileError(f"{path} has entries that are not numbers: {error}") from None
             networks += (
                 [(label, log[log[seed] == label]) for label in log[seed].unique()]
                 if seed
@@ -322,7 +323,8 @@ def _curves(
 def _read(path: Path) -> pd.DataFrame:
     """A log, with spaces around the names of its columns left out."""
     try:
-        log = pd.read_csv(path, skipinitialspace=True)
+        # As text, because an empty entry was not measured, while NaN was: training diverged.
+        log = pd.read_csv(path, skipinitialspace=True, dtype=str, keep_default_na=False)
     except FileNotFoundError:
         raise FileError(f"there is no file {path}") from None
     except (OSError, ValueError) as error:  # what pandas raises for files that are not tables, too

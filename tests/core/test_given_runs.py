@@ -196,6 +196,15 @@ def test_logs_are_read_one_file_for_each_network_or_all_in_one(deep, tmp_path):
     assert named.observables == ["test_loss"]
 
 
+def test_a_loss_that_is_nan_in_a_log_ends_its_curve(deep, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("step,test_loss,run\n0,1,0\n1,,0\n2,2,0\n3,4,0\n0,1,1\n2,inf,1\n3,nan,1\n")
+    mine = ld.runs.from_csv(deep[0], path, seed="run", **CSV)
+    assert mine.diverged_at == 2
+    assert mine["step"].values.tolist() == [0, 2, 3]
+    assert np.isnan(mine["test_loss"].values[1, 1:]).all()
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
@@ -203,7 +212,7 @@ def test_logs_are_read_one_file_for_each_network_or_all_in_one(deep, tmp_path):
         ("step,val\n0,1\n1,2\n", {"columns": {"test_loss": "vall"}}, "has no column 'vall'; did you mean 'val'"),
         ("epoch,test_loss\n0,1\n1,2\n", {}, "has no column 'step'"),
         ("step,test_loss\n0,1\n0,2\n", {}, "must increase, but 0 is followed by 0"),
-        ("step,test_loss\n0,high\n1,low\n", {}, "has entries that are not numbers"),
+        ("step,test_loss\n0,high\n1,low\n", {}, "has entries that are not numbers: could not convert"),
         ("step,test_loss\n0,\n1,\n", {}, "has no row in which all of step, test_loss are given"),
         ("step,test_loss,run\n0,1,0\n1,1,0\n0,1,1\n2,1,1\n", {"seed": "run"}, "not measured at the same values"),
         ("step,test_loss,run\n0,1,0.5\n1,1,0.5\n", {"seed": "run"}, "seed 0.5 is not a whole number"),

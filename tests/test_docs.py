@@ -17,6 +17,7 @@ import pytest
 import typer.main
 
 import learndyn as ld
+from learndyn.bibliography import PAPERS
 from learndyn.cli import failures
 from learndyn.cli.app import app
 from learndyn.families.two_layer.online.equations import equations
@@ -252,6 +253,27 @@ def test_tests_named_in_the_docs_exist():
         assert f"def {name}(" in source, name
 
 
+def corrections() -> dict[str, str]:
+    """The sections of the page of corrections by their headings."""
+    sections = PAGES["docs/corrections.md"].split("\n## ")[1:]
+    return dict(section.split("\n", 1) for section in sections)
+
+
+def test_corrections_are_those_of_the_papers_and_their_tests_exist():
+    """Every row names tests of the list below its table, or none; every test of a list is a function of its file."""
+    assert len(corrections()) == 5
+    for paper, section in corrections().items():
+        assert paper in PAPERS
+        tests = dict(re.findall(r"^- \*\*(\w)\*\*\s+`([^`]+)`", section, re.MULTILINE))
+        heading, *table = rows(section)
+        assert heading[-1] == "test"
+        assert all(len(row) == len(heading) for row in table)
+        shown = {letter for row in table if row[-1] != "no test" for letter in row[-1].split(", ")}
+        assert shown == tests.keys(), paper
+        for path, name in (test.split("::") for test in tests.values()):
+            assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), name
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_and_pictures_lead_somewhere(page):
     folder = (ROOT / page).parent
@@ -270,8 +292,8 @@ def test_the_printed_equations_miss_the_average_step_by_what_the_page_says():
     The numbers on the page are rounded, and another stream of random numbers would move them by a few standard errors
     and by the few per cent to which the spread of 200 000 heavy-tailed steps is known.
     """
-    table = PAGES["docs/theories/two_layer_online.md"].split("(corrections)=")[1]
-    batch, cross, slope, readout, flow = (int(row[3]) for row in rows(table) if row[3].isdigit())
+    (primer,) = (text for heading, text in corrections().items() if "Carrasco-Davis" in heading)
+    batch, cross, slope, readout, flow = (int(row[3]) for row in rows(primer) if row[3].isdigit())
     at_one, at_four = printed_deviations(1), printed_deviations(4)
     # The largest of 21 normal numbers exceeds 4.5 with probability 1.4e-4.
     assert max(at_one["corrected"], at_four["corrected"]) < 4.5

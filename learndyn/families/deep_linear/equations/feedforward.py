@@ -26,7 +26,7 @@ the system: C_v = Σ_k ω_k C_g^k, R_vu = Σ_k ω_k G_u^k, and R_Δ, C_u as in `
 
 Several outputs c make time a composite index i = (t, c), of which "0" is (0, c). Cost: 11 products of a row or column
 with a triangle for each pair and row, O((L + K) T³) in all, and 8 (L + K) T² numbers. Bordelon & Pehlevan 2025, with
-the corrections listed in `docs/theories/deep_linear.md`.
+the corrections listed in `docs/corrections.md`.
 """
 
 from typing import NamedTuple

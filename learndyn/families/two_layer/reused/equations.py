@@ -25,7 +25,8 @@ any inputs that give both products: `traced.py` takes them from the equations ab
 program, which also runs as a network.
 
 Bordelon & Pehlevan's dynamical mean-field theory, for this network in "Asymptotic Dynamics for Delayed Feature Learning
-in a Toy Model" (Workshop on High-dimensional Learning Dynamics, 2024), with corrections (see the documentation).
+in a Toy Model" (Workshop on High-dimensional Learning Dynamics, 2024), with the corrections
+listed in `docs/corrections.md`.
 """
 
 import abc

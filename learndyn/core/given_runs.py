@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from learndyn.core.curves import Curves, Quantity, Table, side_by_side
+from learndyn.core.divergence import diverged
 from learndyn.core.evidence import versions
 from learndyn.core.record import Record
 from learndyn.core.solution import Solution
@@ -57,7 +58,7 @@ class Runs:
           network on `Points`.
         - `seeds`: numbers for the networks. 0, 1, … unless given.
 
-        Values that are not finite end a curve: training diverged there.
+        Values that are not finite, and losses as large as `simulate` calls diverged, end a curve.
         """
         theory = theory_for(problem)
         table = {quantity.name: quantity for quantity in theory.table_of(problem)}
@@ -303,14 +304,18 @@ def _curves(
     place: int,
     labels: dict[str, np.ndarray],
 ) -> Curves:
-    """The curves of one network, up to the first state at which something is not finite."""
+    """The curves of one network, up to the first state at which something is not finite or a loss has diverged."""
     reached = len(record)
-    axes = {quantity.name: quantity.axes for quantity in table}
+    known = {quantity.name: quantity for quantity in table}
     for name, value in values.items():
-        if "step" not in axes[name]:
+        axes = known[name].axes
+        if "step" not in axes:
             continue
-        states = np.moveaxis(value[place], axes[name].index("step"), 0).reshape(len(record), -1)
-        bad = np.flatnonzero(~np.isfinite(states).all(axis=1))
+        states = np.moveaxis(value[place], axes.index("step"), 0).reshape(len(record), -1)
+        fine = np.isfinite(states).all(axis=1)
+        if known[name].convention.words:
+            fine &= ~diverged(states[:, 0], abs(states[0, 0]))
+        bad = np.flatnonzero(~fine)
         reached = min(reached, int(bad[0])) if len(bad) else reached
     if reached == 0:
         raise ProblemError(

@@ -13,7 +13,7 @@ pytest.importorskip(
     "torch",
     reason="PyTorch is not installed: make test-frameworks installs and runs these tests",
 )
-SIZE, SEEDS = 100, 8
+SIZE, SEEDS = 100, 6
 PROBLEM = ld.Problem(
     ld.DeepLinear(depth=2, width=1.0),
     ld.Dataset(ld.LinearMap(), ratio=2.0, noise=0.3),

@@ -95,7 +95,11 @@ def test_a_file_that_may_not_be_read_and_a_folder_that_may_not_be_written_are_re
         (["sweep", "quick.toml", "--over", f"data.noise=lin:0:1:{'9' * 30}"], 3, ["--over", "GiB"]),
         (["sweep", "quick.toml", "--over", "data.noise=2026-01-01"], 2, ["noise", "a number"]),
         (["sweep", "quick.toml", "--over", f"data.noise={'[' * 3000}"], 2, ["noise", "a number"]),
-        (["rates", "quick.toml", "--over", f"data.noise={'[' * 3000}"], 2, ["noise", "a number"]),
+        (
+            ["transfer", "quick.toml", "--over", f"data.noise={'[' * 3000}"],
+            2,
+            ["noise", "a number"],
+        ),
         (["solve", "quick.toml", "-o", f"{LONG}.nc"], 2, ["cannot write", "too long"]),
         (["solve", "quick.toml", "-o", "folder.toml"], 2, ["cannot write", "it is a folder"]),
         (["solve", "quick.toml", "-o", "quick.toml/x.nc"], 2, ["cannot write", "quick.toml"]),

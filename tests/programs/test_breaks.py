@@ -122,8 +122,8 @@ BREAKS: dict[str, tuple[tuple[Any, str], str, str, list[Callable[[], None]]]] = 
     "test of the length left": (NEW, ">= LEFT", ">= 0", [rounding]),
     "decay apart from momentum": (
         (optimisers.SGD, "_buffer"),
-        "B = -rate * gradient\n    if",
-        "B = -rate * (gradient + self.decay * parameter.data)\n    if",
+        "B = -inner * gradient\n    if",
+        "B = -inner * (gradient + self.decay * theta)\n    if",
         [rule],
     ),
 }

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 import learndyn as ld
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.pictures.plotting import COLOURS, PANEL, Picture
+from learndyn.pictures.scales import finish_panel
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -81,9 +82,7 @@ def _draw(panel: Axes, solutions: dict[str, ld.Solution]) -> None:
     panel.set_xscale("log")
     panel.set_xlabel("training step")
     panel.set_ylabel("mean squared error")
-    panel.legend(frameon=False, fontsize=7)
-    panel.grid(alpha=0.25, lw=0.5)
-    panel.spines[["top", "right"]].set_visible(False)
+    finish_panel(panel)
 
 
 def spectrum() -> Figure:

@@ -16,7 +16,6 @@ from learndyn.errors import ProblemError
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
 
     from learndyn.pictures.plotting import Picture
@@ -228,6 +227,7 @@ def _save(figure: Picture | MatplotlibFigure, path: Path) -> None:
 def _exponent_figure(data: xr.Dataset, axis: str) -> Picture:
     """The exponent over time, in a band of its uncertainty."""
     from learndyn.pictures.plotting import COLOURS, PANEL, Picture
+    from learndyn.pictures.scales import finish_panel
 
     figure = Picture(figsize=PANEL, layout="constrained")
     panel = figure.subplots()
@@ -239,12 +239,5 @@ def _exponent_figure(data: xr.Dataset, axis: str) -> Picture:
     panel.set_xscale("log")
     panel.set_xlabel(str(data[axis].attrs.get("long_name", axis)))
     panel.set_ylabel(str(data["exponent"].attrs["long_name"]))
-    _finish(panel)
+    finish_panel(panel)
     return figure
-
-
-def _finish(panel: Axes) -> None:
-    """Grid and legend."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(alpha=0.25, lw=0.5)
-    panel.legend(frameon=False, fontsize=8)

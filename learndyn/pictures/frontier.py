@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from learndyn.analyses.frontier import Frontier
 from learndyn.errors import LearndynError, shown
 from learndyn.pictures.plotting import COLOURS, PANEL, THEORY_COLOUR, Picture
+from learndyn.pictures.scales import finish_panel
 
 
 def plot_frontier(frontier: Frontier) -> Figure:
@@ -53,7 +54,5 @@ def plot_frontier(frontier: Frontier) -> Figure:
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel("multiply-adds C")
-        panel.legend(frameon=False, fontsize=7)
-        panel.grid(alpha=0.25, lw=0.5)
-        panel.spines[["top", "right"]].set_visible(False)
+        finish_panel(panel)
     return figure

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from learndyn.errors import LearndynError, ProblemError, shown
 from learndyn.pictures.plotting import COLOURS, PANEL, Picture
+from learndyn.pictures.scales import finish_panel
 from learndyn.problem.examples import Examples
 from learndyn.problem.spectra import Covariance, Spectrum
 
@@ -41,9 +42,7 @@ def plot_spectrum(spectrum: Covariance) -> Figure:
     right.set_ylabel("power of the task λ_k w*_k²")
     for panel in (left, right):
         panel.set_xlabel("mode k")
-        panel.legend(frameon=False, fontsize=8)
-        panel.grid(alpha=0.25, lw=0.5)
-        panel.spines[["top", "right"]].set_visible(False)
+        finish_panel(panel)
     return figure
 
 

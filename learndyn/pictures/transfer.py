@@ -15,6 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from learndyn.analyses.transfer import TOLERATED, Transfer
 from learndyn.errors import LearndynError, shown
 from learndyn.pictures.plotting import PANEL, STYLES, Picture
+from learndyn.pictures.scales import finish_panel
 
 SPAN = 30
 """Losses are drawn up to this many times the best one of the worst value."""
@@ -88,7 +89,7 @@ def _draw_curves(panel: Axes, side: xr.Dataset, transfer: Transfer) -> None:
     _few_ticks(panel.xaxis)
     panel.set_xlabel("learning rate η")
     panel.set_ylabel(f"{transfer.observable} at the end")
-    _finish(panel, title=name)
+    finish_panel(panel, title=name)
 
 
 def _draw_rates(panel: Axes, side: xr.Dataset, name: str) -> None:
@@ -123,7 +124,7 @@ def _draw_rates(panel: Axes, side: xr.Dataset, name: str) -> None:
     _few_ticks(panel.yaxis)
     panel.set_xlabel(str(side[name].attrs["long_name"]))
     panel.set_ylabel("learning rate η")
-    _finish(panel)
+    finish_panel(panel)
 
 
 def _draw_lost(panel: Axes, side: xr.Dataset, name: str) -> None:
@@ -158,7 +159,7 @@ def _draw_lost(panel: Axes, side: xr.Dataset, name: str) -> None:
     panel.set_ylim(bottom=50 * SMALLEST)
     panel.set_xlabel(str(side[name].attrs["long_name"]))
     panel.set_ylabel("loss lost by keeping the first rate, %")
-    _finish(panel)
+    finish_panel(panel)
 
 
 def _draw_map(
@@ -216,10 +217,3 @@ def _few_ticks(axis: Axis) -> None:
 
 def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float | np.number) else str(value)
-
-
-def _finish(panel: Axes, title: str | None = None) -> None:
-    """Grid and legend."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(alpha=0.25, lw=0.5)
-    panel.legend(frameon=False, fontsize=7, title=title, title_fontsize=7)

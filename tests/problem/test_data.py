@@ -198,5 +198,7 @@ def test_a_picture_of_a_spectrum_has_points_and_fits():
     assert any(label.startswith("k^(−1.3") for label in labels)
     assert any(label.startswith("source") for label in labels)
     assert len(ld.plot_spectrum(ld.PowerLaw(1.5, 0.5, modes=50)).axes) == 2
+    few = ld.plot_spectrum(ld.Spectrum([1.0, 0.5], [1.0, 1.0]))  # too few modes for a fit
+    assert few.axes[0].get_legend() is None
     with pytest.raises(ld.LearndynError, match="must be a Spectrum"):
         ld.plot_spectrum("digits")  # pyright: ignore[reportArgumentType]

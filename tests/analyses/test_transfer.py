@@ -52,8 +52,9 @@ def test_lazy_rates_over_depth_and_what_keeping_the_first_costs():
     assert len(found.table) == 3
     for row in range(3):
         single = problem(steps=1, depth=row + 1, noise=1.0)
-        assert found.table["best_rate"][row] == ld.best_rate(single).rate
-        assert found.table["largest_stable_rate"][row] == ld.largest_stable_rate(single)
+        assert found.table["best_rate"].tolist()[row] == ld.best_rate(single).rate
+        stable = found.table["largest_stable_rate"].tolist()[row]
+        assert stable == ld.largest_stable_rate(single)
 
 
 def test_a_rate_that_serves_transfers(final_loss):

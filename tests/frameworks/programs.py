@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def loaded(recipe, framework, parameterization, replaced=("", "")):
     text = getattr(recipe, framework)(parameterization)
     assert replaced[0] in text
     text = text.replace(*replaced).replace('jax.config.update("jax_enable_x64", True)\n', "")
-    names = {"__name__": "recipe"}
+    names: dict[str, Any] = {"__name__": "recipe"}
     with ld.float64():
         exec(_compiled(text), names)
         names["EVERY"] = 1
@@ -45,7 +46,7 @@ class OwnTraining:
             if step < steps:
                 run.step()
         assert not run.diverged
-        self.solution, self.network = run.solution, run._progressing
+        self.solution, self.network = run.solution, cast("Any", run._progressing)
 
     def trained(self, framework, parameterization, test=None, batches=None, data=None, **options):
         """The rows of the program's log, and its weights at every step in its own parameterisation."""

@@ -165,7 +165,7 @@ def test_a_spectrum_from_few_examples_comes_with_a_warning():
         ld.Dataset(ld.LinearMap(ld.Spectrum.from_data(X, y)), examples=20),
         ld.GradientDescent(learning_rate=0.1, steps=1),
     )
-    (warning,) = ld.solve(problem).evidence.warnings
+    (warning,) = ld.solve(problem).evidence.warnings or []
     assert "rests on 50 examples of 10 inputs" in warning
     assert "45 %" in warning
 
@@ -194,7 +194,7 @@ def test_a_picture_of_a_spectrum_has_points_and_fits():
     figure = ld.plot_spectrum(ld.Examples(X, y))
     left, right = figure.axes
     assert left.get_xlabel() == right.get_xlabel() == "mode k"
-    labels = [text.get_text() for panel in (left, right) for text in panel.get_legend().get_texts()]
+    labels = [label for panel in (left, right) for label in panel.get_legend_handles_labels()[1]]
     assert any(label.startswith("k^(−1.3") for label in labels)
     assert any(label.startswith("source") for label in labels)
     assert len(ld.plot_spectrum(ld.PowerLaw(1.5, 0.5, modes=50)).axes) == 2

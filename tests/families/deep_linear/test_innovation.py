@@ -238,7 +238,7 @@ def test_splitting_a_mode_changes_nothing():
 
 def test_capacity_that_grows_during_training_loses_nothing():
     numbers = made(widths=(0.5, 0.9), outputs=2, centered=True)
-    rule = {"beta": 0.5, "decay": 0.3, "eta": 0.01}
+    rule: dict[str, Any] = {"beta": 0.5, "decay": 0.3, "eta": 0.01}
     coarse, exact = (solved(numbers, steps=100, tolerance=tol, **rule) for tol in (1e-9, EXACT))
     assert exact["basis"] > 3 * 64
     assert coarse["basis"] < exact["basis"]

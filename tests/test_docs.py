@@ -73,7 +73,7 @@ def words(text: str) -> list[str]:
         "docs/how-to/my-pytorch-loop.md",
         "docs/how-to/my-own-runs.md",
         "docs/how-to/my-own-data.md",
-        "docs/how-to/which-learning-rate.md",
+        pytest.param("docs/how-to/which-learning-rate.md", marks=pytest.mark.slow),
         "docs/how-to/which-method.md",
         pytest.param("docs/how-to/when-does-the-plateau-end.md", marks=pytest.mark.slow),
         # Compiling takes up to a minute.

@@ -105,6 +105,7 @@ def test_a_smooth_optimum_is_not_flagged_and_its_error_holds(final_loss):
     assert np.all(np.diff(best.rates) > 0)
 
 
+@pytest.mark.slow
 def test_an_optimum_by_its_slope_is_sharper():
     """(1 − η(L+1))^2T of lazy training, plus noise: best at 1/(L+1) to the richness γ_0² = 1e-8."""
     made = problem(steps=3, depth=1, noise=1.0)

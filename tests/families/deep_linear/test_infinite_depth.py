@@ -42,6 +42,7 @@ def near_the_edge(rate, **options):
     )
 
 
+@pytest.mark.slow
 def test_the_loss_near_the_edge_of_stability_is_right_and_its_accuracy_is_stated():
     """The value is that of 24 nodes; networks of depth 128, 256 and 512 extrapolate to 0.07194, in 1/depth."""
     theory = ld.solve(near_the_edge(0.0215))

@@ -59,13 +59,6 @@ def test_rates_over_width_are_those_of_the_figure_and_networks_confirm_what_is_l
             assert abs(math.log(float(cell["best_rate"]) / figure)) < 1.01 * spacing
             if width > 0.5:
                 lost, networks = float(cell["lost"]), float(cell["network_lost"])
-                print(
-                    side["parameterization"].item(),
-                    width,
-                    lost,
-                    networks,
-                    float(cell["network_lost_error"]),
-                )
                 assert math.isfinite(lost)
                 allowed = 3 * float(cell["network_lost_error"]) + 2 * (1 + lost) / 300
                 assert abs(networks - lost) < allowed

@@ -54,6 +54,20 @@ def test_estimates_lie_within_their_errors(outputs):
     )
 
 
+def test_the_power_of_noise_is_taken_off():
+    """Targets of noise alone: an estimate has λ_k w_k² = χ² σ²/n; less σ²/n, down to zero, its mean is 2φ(1) σ²/n."""
+    n, D = 800, 12
+    rng = np.random.default_rng(0)
+    seen = []
+    for _ in range(40):
+        spectrum = ld.Spectrum.from_data(rng.standard_normal((n, D)), rng.standard_normal(n))
+        power = spectrum.eigenvalues * spectrum.coefficients**2
+        seen.append(n * power.mean() / spectrum.unexplained**2)
+    expected = 2 * np.exp(-0.5) / np.sqrt(2 * np.pi)
+    # Without it the mean is 1, more than ten errors away.
+    assert abs(np.mean(seen) - expected) < 4 * np.std(seen) / np.sqrt(40)
+
+
 def test_without_centring_the_means_stay_in():
     X, y, _, _ = drawn(n=200, D=5, sigma=0.1)
     spectrum = ld.Spectrum.from_data(X, y, centered=False)

@@ -14,7 +14,13 @@ author = "The learndyn authors"
 copyright = f"2026, {author}"
 version = release = installed_version("learndyn")
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx-mathjax-offline"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "picture_directive",
+]
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -26,6 +32,8 @@ nb_execution_timeout = 120
 
 html_theme = "furo"
 html_title = "learndyn"
+html_static_path = ["static"]
+html_css_files = ["pictures.css"]
 smartquotes = False
 
 autodoc_member_order = "bysource"

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 import learndyn as ld
 from learndyn.numerics.statistics import mean_and_error
-from learndyn.pictures.plotting import COLOURS, PANEL, Picture
+from learndyn.pictures.plotting import PANEL, Picture
 from learndyn.pictures.scales import finish_panel
+from learndyn.pictures.style import COLOURS
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import learndyn as ld
-from learndyn.pictures.plotting import COLOURS
+from learndyn.pictures.style import COLOURS
 
 DATA = ld.Dataset(ld.LinearMap(), ratio=1.1, noise=0.7)
 NETWORK = ld.DeepLinear(2, 1.0)

@@ -1,5 +1,6 @@
 """`learndyn new`, `learndyn theories` and `learndyn figures`: what there is."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,14 @@ from learndyn.core.facts import known_facts
 from learndyn.errors import FileError, ProblemError, nearest
 from learndyn.files import writable_folder
 from learndyn.papers.figure_facts import known_figures
+
+
+class Ending(StrEnum):
+    """The kinds of file of a picture."""
+
+    png = "png"
+    svg = "svg"
+    pdf = "pdf"
 
 
 def new(
@@ -79,6 +88,9 @@ def figures(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put the pictures.")
     ] = Path("figures"),
+    ending: Annotated[
+        Ending, typer.Option("--format", help="The kind of file; svg and pdf are drawn by lines.")
+    ] = Ending.png,
 ) -> None:
     """Make pictures of the papers anew, or list them."""
     known = {facts.name: facts for facts in known_figures()}
@@ -104,7 +116,7 @@ def figures(
 
     makers = {figure.name: figure for figure in all_figures()}
     for name in chosen:
-        figure, path = makers[name], folder / f"{name}.png"
+        figure, path = makers[name], folder / f"{name}.{ending}"
         remark(f"making {name}: about {figure.minutes:g} min")
         with progress_bar(True, name) as report:
             save_figure(figure.make(report), path)

@@ -13,7 +13,8 @@ from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import SampledLayers
 from learndyn.papers.captions.convolutional import FACTS
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import COLOURS, SAMPLED_BAND, draw_points, finish_panel
+from learndyn.pictures.plotting import draw_points, finish_panel
+from learndyn.pictures.style import COLOURS, SAMPLED_BAND
 from learndyn.problem.activations import as_activation
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem

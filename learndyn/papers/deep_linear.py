@@ -19,7 +19,7 @@ from learndyn.families.deep_linear.solve import Innovation, Panels
 from learndyn.numerics.statistics import mean_and_error
 from learndyn.papers.captions.deep_linear import FACTS
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR
 from learndyn.problem.problem import Problem
 from learndyn.problem.spectra import PowerLaw, Spectrum
 from learndyn.problem.supplies import Dataset, Population, Stream, Supply

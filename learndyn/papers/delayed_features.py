@@ -26,14 +26,8 @@ from learndyn.numerics.statistics import mean_and_error
 from learndyn.numerics.times import log_times
 from learndyn.papers.captions.delayed_features import FACTS
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import (
-    COLOURS,
-    RUNS_COLOUR,
-    SAMPLED_BAND,
-    THEORY_COLOUR,
-    draw_points,
-    finish_panel,
-)
+from learndyn.pictures.plotting import draw_points, finish_panel
+from learndyn.pictures.style import COLOURS, RUNS_COLOUR, SAMPLED_BAND, THEORY_COLOUR
 from learndyn.problem.activations import Polynomial
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Population

@@ -20,7 +20,8 @@ from learndyn.families.neural_ode.recovery import recovery
 from learndyn.families.neural_ode.solve import OverlapMap
 from learndyn.papers.captions.neural_ode import FACTS
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
+from learndyn.pictures.plotting import draw_points, finish_panel
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Stream, Supply
 from learndyn.problem.tasks import TeacherFlow

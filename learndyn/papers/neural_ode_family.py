@@ -25,7 +25,8 @@ from learndyn.papers.neural_ode import (
     of_one_unit,
 )
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR, draw_points, finish_panel
+from learndyn.pictures.plotting import draw_points, finish_panel
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Stream, Supply
 from learndyn.problem.tasks import Observations, TeacherFlow

@@ -17,7 +17,7 @@ from learndyn.families.two_layer.network import TwoLayer
 from learndyn.numerics.times import log_times
 from learndyn.papers.captions.primer import FACTS, SIZE, UNITS
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import RUNS_COLOUR, THEORY_COLOUR
+from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Stream
 from learndyn.problem.tasks import Teacher

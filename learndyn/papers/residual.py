@@ -24,7 +24,7 @@ from learndyn.papers.deep_linear import (
     _problem,
 )
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import COLOURS, THEORY_COLOUR
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR
 from learndyn.problem.problem import Problem
 from learndyn.problem.skips import ScaledSkip
 from learndyn.problem.supplies import Population

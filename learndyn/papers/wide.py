@@ -37,13 +37,8 @@ from learndyn.papers.wide_panels import (
     parts,
     traced,
 )
-from learndyn.pictures.plotting import (
-    COLOURS,
-    SAMPLED_BAND,
-    THEORY_COLOUR,
-    draw_points,
-    finish_panel,
-)
+from learndyn.pictures.plotting import draw_points, finish_panel
+from learndyn.pictures.style import COLOURS, SAMPLED_BAND, THEORY_COLOUR
 from learndyn.problem.points import Points
 
 TRIVIAL = 0.01

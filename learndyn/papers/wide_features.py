@@ -33,7 +33,8 @@ from learndyn.papers.wide_panels import (
     parts,
     traced,
 )
-from learndyn.pictures.plotting import COLOURS, draw_points, finish_panel
+from learndyn.pictures.plotting import draw_points, finish_panel
+from learndyn.pictures.style import COLOURS
 
 KERNELS = {"Phi": "Φ", "G": "G"}
 RICHEST = 2.0

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from learndyn.core.solution import Solution
 from learndyn.families.wide.network import Wide
-from learndyn.pictures.plotting import SAMPLED_BAND
+from learndyn.pictures.style import SAMPLED_BAND
 from learndyn.problem.activations import as_activation
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem

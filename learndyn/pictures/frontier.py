@@ -6,8 +6,9 @@ from matplotlib.figure import Figure
 
 from learndyn.analyses.frontier import Frontier
 from learndyn.errors import LearndynError, shown
-from learndyn.pictures.plotting import COLOURS, PANEL, THEORY_COLOUR, Picture
+from learndyn.pictures.plotting import PANEL, Picture
 from learndyn.pictures.scales import finish_panel
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR
 
 
 def plot_frontier(frontier: Frontier) -> Figure:

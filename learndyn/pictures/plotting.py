@@ -35,6 +35,7 @@ from learndyn.pictures.scales import (
     set_scales,
     words_of,
 )
+from learndyn.pictures.style import COLOURS, SAMPLED_BAND, THEORY_COLOUR, THEORY_LINE
 from learndyn.pictures.two_times import (
     bands_of,
     draw_bands,
@@ -44,15 +45,11 @@ from learndyn.pictures.two_times import (
     size_of,
 )
 
-THEORY_COLOUR = "#1a1a1a"
-RUNS_COLOUR = "#0072B2"
-# Distinct under every common colour blindness (Okabe and Ito 2008), dark enough for thin lines.
-COLOURS = (RUNS_COLOUR, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", "--", ":", "-.")
-THEORY_LINE: dict[str, Any] = {"lw": 1.3}
 RUNS_LINE: dict[str, Any] = {"lw": 2.8, "alpha": 0.5}
-SAMPLED_BAND: dict[str, Any] = {"alpha": 0.2, "lw": 0, "zorder": 1.5}
 ENDINGS = ("png", "svg", "pdf")
+RESOLUTION = 200
+"""Dots per inch of images that are not drawn by lines."""
 PANEL = (4.8, 3.4)
 """Width and height of one panel of curves without its legend, in inches."""
 
@@ -146,7 +143,15 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     if ending not in ENDINGS:
         allowed = ", ".join(f".{ending}" for ending in ENDINGS)
         raise FileError(f"cannot write {path}: its ending must be one of {allowed}")
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format=ending, dpi=200))
+    # The same picture gives the same file: no date, no random names of parts.
+    settings = {"svg": {"metadata": {"Date": None}}, "pdf": {"metadata": {"CreationDate": None}}}
+    with matplotlib.rc_context({"svg.hashsalt": "learndyn"}):
+        write_atomically(
+            path,
+            lambda temporary: figure.savefig(
+                temporary, format=ending, dpi=RESOLUTION, **settings.get(ending, {})
+            ),
+        )
 
 
 def draw_points(
@@ -409,7 +414,7 @@ def _draw_theory(
     count: int,
 ) -> Float[np.ndarray, " T"]:
     """Draw the curve of a theory; returns it."""
-    panel.plot(times, values, color=colour, ls=style, zorder=3, **THEORY_LINE)
+    panel.plot(times, values, color=colour, ls=style, **THEORY_LINE)
     return values
 
 

@@ -5,8 +5,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from learndyn.errors import LearndynError, ProblemError, shown
-from learndyn.pictures.plotting import COLOURS, PANEL, Picture
+from learndyn.pictures.plotting import PANEL, Picture
 from learndyn.pictures.scales import finish_panel
+from learndyn.pictures.style import COLOURS
 from learndyn.problem.examples import Examples
 from learndyn.problem.spectra import Covariance, Spectrum
 

@@ -13,15 +13,9 @@ from learndyn.core.compare import compare
 from learndyn.core.solution import Solution
 from learndyn.errors import FileError, LearndynError
 from learndyn.numerics.times import log_times
-from learndyn.pictures.plotting import (
-    COLOURS,
-    THEORY_COLOUR,
-    Picture,
-    agreement_panel,
-    plot,
-    save_figure,
-)
+from learndyn.pictures.plotting import Picture, agreement_panel, plot, save_figure
 from learndyn.pictures.scales import figure_of
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR
 from tests import problems
 from tests.pictured import along_y, heights, legend_of
 

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from learndyn.errors import LearndynError, ProblemError
 from learndyn.pictures.panels.places import SHADES, log_spaced, places_of
-from learndyn.pictures.plotting import RUNS_COLOUR, THEORY_COLOUR
+from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR
 from learndyn.pictures.sweeps import plot_sweep
 from learndyn.sweeps.sweep import Sweep
 from tests import problems

@@ -22,14 +22,8 @@ from learndyn.pictures.panels.marks import (
 )
 from learndyn.pictures.panels.places import FEW, Hues, Places
 from learndyn.pictures.panels.readings import Measured, Side
-from learndyn.pictures.plotting import (
-    RUNS_COLOUR,
-    THEORY_COLOUR,
-    THEORY_LINE,
-    finish_panel,
-    set_scales,
-    words_of,
-)
+from learndyn.pictures.plotting import finish_panel, set_scales, words_of
+from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR, THEORY_LINE
 
 POINTS = 12
 """About how many points of every simulated curve are drawn."""

@@ -11,14 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 from learndyn.pictures.panels.marks import add_legend, runs_text, wrapped
 from learndyn.pictures.panels.places import SHADES, Places
 from learndyn.pictures.panels.readings import Measured, Side
-from learndyn.pictures.plotting import (
-    RUNS_COLOUR,
-    THEORY_COLOUR,
-    THEORY_LINE,
-    figure_of,
-    finish_panel,
-    set_scales,
-)
+from learndyn.pictures.plotting import figure_of, finish_panel, set_scales
+from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR, THEORY_LINE
 
 HATCHES = {"diverged": "////", "failed": "xxxx", "no value": ""}
 OPEN = "open: at the end of the values swept, the optimum may lie outside"

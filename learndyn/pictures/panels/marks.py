@@ -12,7 +12,8 @@ from matplotlib.typing import ColorType
 
 from learndyn.pictures.panels.places import Hues, Places
 from learndyn.pictures.panels.readings import Side
-from learndyn.pictures.plotting import SAMPLED_BAND, THEORY_LINE, Picture
+from learndyn.pictures.plotting import Picture
+from learndyn.pictures.style import SAMPLED_BAND, THEORY_LINE
 
 DOT: dict[str, Any] = {"marker": "o", "ms": 4, "mfc": "white", "ls": ""}
 NO_BREAK = "\u00a0"

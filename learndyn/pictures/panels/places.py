@@ -10,7 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from learndyn.pictures.plotting import COLOURS
+from learndyn.pictures.style import COLOURS
 
 FEW = 8
 """Up to this number, every value has a tick."""

@@ -85,7 +85,7 @@ def _curve(
         draw_dots(panel, times[few], values[few], bars, colour)
         handles[runs_text(side)] = dot_entry()
     else:
-        panel.plot(times, values, color=colour, zorder=3, **THEORY_LINE)
+        panel.plot(times, values, color=colour, **THEORY_LINE)
         handles[runs_text(side) if side.seeds else "theory"] = theory_entry()
         draw_band(panel, times, side, colour, handles)
 

@@ -10,13 +10,18 @@ from matplotlib.figure import Figure
 from learndyn.core.progressing import Report
 from learndyn.core.theory import theories
 from learndyn.papers.figure_facts import FigureFacts, modules
+from learndyn.problem.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
 class PaperFigure(FigureFacts):
-    """A picture of a paper. `make(report)` draws it and calls `report` with the fraction done."""
+    """A picture of a paper. `make(report)` draws it and calls `report` with the fraction done.
+
+    `problem()` is the problem of one of its curves, for a start of one's own; None if a picture has none.
+    """
 
     make: Callable[[Report], Figure]
+    problem: Callable[[], Problem] | None = None
 
 
 _figures: dict[str, PaperFigure] = {}
@@ -29,13 +34,16 @@ def register_figure(figure: PaperFigure) -> PaperFigure:
 
 
 def register_figures(
-    facts: Mapping[str, FigureFacts], makers: Mapping[str, Callable[[Report], Figure]]
+    facts: Mapping[str, FigureFacts],
+    makers: Mapping[str, Callable[[Report], Figure]],
+    problems: Mapping[str, Callable[[], Problem]] | None = None,
 ) -> None:
     """Make the pictures of a paper known, by the names that `facts` and `makers` have in common."""
     if facts.keys() != makers.keys():
         raise ValueError(f"not both told of and made: {sorted(facts.keys() ^ makers.keys())}")
     for name, told in facts.items():
-        register_figure(PaperFigure(**dataclasses.asdict(told), make=makers[name]))
+        problem = (problems or {}).get(name)
+        register_figure(PaperFigure(**dataclasses.asdict(told), make=makers[name], problem=problem))
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """Pictures of any solution: `plot`, `agreement_panel`, `save_figure`; and parts of the pictures of papers.
 
-A theory is a thin line, in a band of two standard errors to both sides if it was sampled. Runs are
-a broad pale line, their mean, in a band of one standard error to both sides, with the single seeds
-faint around it. Functions of two times are maps (see `two_times`). Nothing here changes the state of pyplot.
+Lines and circles as in `style`: a theory is a line; of runs, about a dozen means are circles with their standard
+errors, in a band of one standard deviation over the seeds. Functions of two times are maps (see `two_times`). Nothing
+here changes the state of pyplot.
 """
 
 import io
@@ -26,7 +26,6 @@ from learndyn.core.compare import Comparison
 from learndyn.core.solution import Solution
 from learndyn.errors import FileError, LearndynError, UnknownObservable, nearest, shown
 from learndyn.files import write_atomically
-from learndyn.numerics.statistics import mean_and_error
 from learndyn.pictures.scales import (
     LEGEND_ROW,
     add_legend,
@@ -35,7 +34,16 @@ from learndyn.pictures.scales import (
     set_scales,
     words_of,
 )
-from learndyn.pictures.style import COLOURS, SAMPLED_BAND, THEORY_COLOUR, THEORY_LINE
+from learndyn.pictures.style import (
+    CIRCLE,
+    COLOURS,
+    SEEDS_BAND,
+    THEORY_COLOUR,
+    THEORY_LINE,
+    a_few,
+    draw_networks,
+    draw_theory,
+)
 from learndyn.pictures.two_times import (
     bands_of,
     draw_bands,
@@ -46,7 +54,8 @@ from learndyn.pictures.two_times import (
 )
 
 STYLES = ("-", "--", ":", "-.")
-RUNS_LINE: dict[str, Any] = {"lw": 2.8, "alpha": 0.5}
+MARKS = dict(zip(STYLES, "os^D", strict=True))
+"""The mark of runs where theories have a line style."""
 ENDINGS = ("png", "svg", "pdf")
 RESOLUTION = 200
 """Dots per inch of images that are not drawn by lines."""
@@ -322,17 +331,20 @@ def _draw(
         for number, (component, values) in enumerate(components):
             shade = _shade(number, len(components)) if several else colour
             times = solution.data[axis].values
-            draw = _draw_runs if solution.is_simulation else _draw_theory
-            centres.append(draw(panel, times, values, shade, style, len(components)))
-            if number < len(errors):
-                error = 2 * errors[number][1]
-                panel.fill_between(
-                    times, values - error, values + error, **SAMPLED_BAND, color=shade
-                )
+            if solution.is_simulation:
+                centres.append(_draw_runs(panel, times, values, shade, MARKS[style]))
+            else:
+                error = errors[number][1] if number < len(errors) else None
+                draw_theory(panel, times, values, shade, error=error, ls=style)
+                centres.append(values)
             if several and len(components) <= len(COLOURS):
                 handles.setdefault(component, Line2D([], [], color=shade, lw=2))
-        line = RUNS_LINE if solution.is_simulation else THEORY_LINE
-        handles[label] = Line2D([], [], color=colour, ls=style, **line)
+        look = (
+            CIRCLE | {"marker": MARKS[style]}
+            if solution.is_simulation
+            else THEORY_LINE | {"ls": style}
+        )
+        handles[label] = Line2D([], [], color=colour, **look)
         if solution.diverged_at is not None:
             panel.axvline(solution.diverged_at, color="0.5", lw=0.8, ls=(0, (1, 3)))
             handles["diverged"] = Line2D([], [], color="0.5", lw=0.8, ls=(0, (1, 3)))
@@ -405,37 +417,22 @@ def _shade(number: int, count: int) -> ColorType:
     return matplotlib.colormaps["viridis"](0.9 * number / (count - 1))
 
 
-def _draw_theory(
-    panel: Axes,
-    times: Float[np.ndarray, " T"],
-    values: Float[np.ndarray, " T"],
-    colour: ColorType,
-    style: str,
-    count: int,
-) -> Float[np.ndarray, " T"]:
-    """Draw the curve of a theory; returns it."""
-    panel.plot(times, values, color=colour, ls=style, **THEORY_LINE)
-    return values
-
-
 def _draw_runs(
     panel: Axes,
     times: Float[np.ndarray, " T"],
     values: Float[np.ndarray, "seeds T"],
     colour: ColorType,
-    style: str,
-    count: int,
+    mark: str,
 ) -> Float[np.ndarray, " T"]:
-    """Draw mean, band and single seeds of one of `count` components; returns the mean."""
-    mean, error = mean_and_error(values)
-    # With hundreds of faint lines there would be nothing to see but them.
-    if 1 < len(values) <= 200 // count:
-        panel.plot(times, values.T, color=colour, lw=0.5, alpha=0.25, zorder=1)
+    """Draw the mean at a few times, in the band of the seeds; a single run is a thin line. Returns the mean."""
+    few = a_few(times)
     if len(values) > 1:
-        band = {"color": colour, "alpha": 0.3, "lw": 0, "zorder": 1.5}
-        panel.fill_between(times, mean - error, mean + error, **band)
-    panel.plot(times, mean, color=colour, ls=style, zorder=2, **RUNS_LINE)
-    return mean
+        mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
+        panel.fill_between(times, mean - spread, mean + spread, color=colour, **SEEDS_BAND)
+    else:
+        panel.plot(times, values[0], color=colour, lw=0.8, alpha=0.5, zorder=1)
+    draw_networks(panel, times[few], values[:, few], colour, marker=mark)
+    return values.mean(axis=0)
 
 
 def _finish(panel: Axes, handles: dict[str, Artist]) -> int:

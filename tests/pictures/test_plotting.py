@@ -15,7 +15,7 @@ from learndyn.errors import FileError, LearndynError
 from learndyn.numerics.times import log_times
 from learndyn.pictures.plotting import Picture, agreement_panel, plot, save_figure
 from learndyn.pictures.scales import figure_of
-from learndyn.pictures.style import COLOURS, THEORY_COLOUR
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR, a_few
 from tests import problems
 from tests.pictured import along_y, heights, legend_of
 
@@ -50,28 +50,30 @@ def texts(panel):
     return [text.get_text() for text in legend_of(panel).get_texts()]
 
 
-def test_the_picture_shows_theory_mean_band_and_seeds_with_their_names():
+def test_the_picture_shows_theory_mean_error_and_band_with_their_names():
     theory, runs = make(), make(seeds=10)
     figure = plot(theory, runs)
     (panel,) = figure.axes
     assert texts(panel) == ["theory, N → ∞", "N = 784, 10 seeds"]
     assert panel.get_xlabel() == "time t = steps / N"
     assert panel.get_ylabel() == "test loss ½⟨ε²⟩"
-    curves = [line.get_ydata() for line in panel.lines]
-    assert len(curves) == 12
-    assert any(np.array_equal(curve, theory["test_loss"]) for curve in curves)
-    mean = runs["test_loss"].mean("seed")
-    assert any(np.allclose(curve, mean) for curve in curves)
-    (band,) = panel.collections
-    top = heights(band).max()
-    error = runs["test_loss"].std("seed", ddof=1) / np.sqrt(10)
-    assert top == pytest.approx(float((mean + error).max()))
+    curve, circles = panel.lines
+    assert np.array_equal(curve.get_ydata(), theory["test_loss"])
+    few = a_few(runs["time"])
+    losses = runs["test_loss"].isel(time=few)
+    np.testing.assert_allclose(along_y(circles), losses.mean("seed"))
+    bars = panel.containers[0][2][0].get_segments()
+    errors = losses.std("seed", ddof=1).values / np.sqrt(10)
+    np.testing.assert_allclose([np.ptp(bar[:, 1]) / 2 for bar in bars], errors)
+    band = heights(panel.collections[0])
+    mean, spread = runs["test_loss"].mean("seed"), runs["test_loss"].std("seed", ddof=1)
+    assert band.max() == pytest.approx(float((mean + spread).max()))
 
 
-def test_one_seed_is_a_line_without_a_band():
+def test_one_seed_is_a_line_with_circles_and_without_a_band():
     (panel,) = plot(runs=make(seeds=1)).axes
     assert texts(panel) == ["N = 784, 1 seed"]
-    assert len(panel.lines) == 1
+    assert len(panel.lines) == 2
     assert not panel.collections
 
 
@@ -193,7 +195,8 @@ def test_a_sampled_theory_has_a_band_of_two_standard_errors_and_the_same_names()
     colours = [tuple(np.asarray(band.get_facecolor())[0, :3]) for band in panel.collections]
     assert colours == [to_rgb(line.get_color()) for line in panel.lines]
     (panel,) = plot(theory, make(seeds=3)).axes
-    assert len(panel.collections) == 2
+    # The bands of theory and seeds, and the bars of the circles.
+    assert len(panel.collections) == 3
 
 
 def test_each_component_has_the_band_of_its_own_error():

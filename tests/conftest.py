@@ -32,6 +32,25 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+LINES = (Path(__file__).parent / "slow_cases.txt").read_text(encoding="utf-8").splitlines()
+SLOW_CASES = {line for line in LINES if not line.startswith("#")}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the cases of slow_cases.txt as slow; refuse one that does not exist."""
+    for item in items:
+        if item.nodeid in SLOW_CASES:
+            item.add_marker(pytest.mark.slow)
+    if any("::" in argument for argument in config.args):
+        return
+    names = {item.nodeid for item in items}
+    files = {name.partition("::")[0] for name in names}
+    lost = {case for case in SLOW_CASES - names if case.partition("::")[0] in files}
+    if lost:
+        raise pytest.UsageError(f"slow_cases.txt has cases that do not exist: {sorted(lost)}")
+
+
 def pytest_collection_finish():
     """Look for cycles of objects less often: tracing makes so many objects that it takes a tenth of the time."""
     gc.collect()

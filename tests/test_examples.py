@@ -83,6 +83,7 @@ def installed(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_an_installed_theory_is_known_to_the_command(installed, tmp_path):
     """`learndyn new` writes its problem file and `learndyn run` reads it, in a process that imports nothing of it."""
     commands = [

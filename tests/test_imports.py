@@ -183,6 +183,7 @@ def printed():
     return dict(zip(codes, outputs, strict=True))
 
 
+@pytest.mark.slow
 def test_a_problem_is_reviewed_although_no_theory_was_imported_before(printed):
     expected = "training.momentum = 0.5: the theory two_layer/stream does not understand"
     assert expected in printed["reviewed"]

@@ -140,7 +140,7 @@ def letter(panels: Iterable[Axes]) -> None:
 def name_lines(
     panel: Axes, names: Sequence[tuple[Line2D, str]], *, gap: float = 0.055, room: float = 0.22
 ) -> None:
-    """Write the names of lines beside their right ends, at least `gap` of the height of the panel apart.
+    """Write the names of lines beside their last visible points, at least `gap` of the height of the panel apart.
 
     Call it when limits and scales are set. `room` is the part of the width that the names may take.
     """
@@ -153,7 +153,8 @@ def name_lines(
     ends = []
     for line, name in names:
         x, y = (np.asarray(values, float) for values in line.get_data())
-        last = np.flatnonzero(np.isfinite(y))[-1]
+        low, high = sorted(panel.get_ylim())
+        last = np.flatnonzero((low <= y) & (y <= high))[-1]
         ends.append((*to_panel.transform((x[last], y[last])), line.get_color(), name))
     ends.sort(key=lambda end: end[1])
     heights = _apart([end[1] for end in ends], gap)

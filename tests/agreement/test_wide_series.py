@@ -6,6 +6,7 @@ What is left is of order γ_0⁴/4 = 0.006. Odd orders have the mean zero, becau
 """
 
 import numpy as np
+import pytest
 import scipy.stats
 
 import learndyn as ld
@@ -29,6 +30,7 @@ def at_richness(solutions):
     return found
 
 
+@pytest.mark.slow
 def test_the_order_of_features_agrees_with_networks():
     """Within the error bars of networks and theory at both widths; the variance of c falls as 1/N, by the F law."""
     asked = [

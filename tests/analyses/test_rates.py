@@ -101,6 +101,7 @@ def test_the_best_rate_on_a_noisy_dataset_minimises_the_exact_test_loss():
     assert best.loss == pytest.approx(exact.fun, rel=100 * RTOL**2)
 
 
+@pytest.mark.slow
 def test_best_rates_transfer_across_widths_in_the_mean_field_parameterisation_only():
     """Rich networks, γ_0 = 4: at γ_0 = 2 the best rate still moves by 40 % over these widths."""
     widths = [0.5, 2, 8]

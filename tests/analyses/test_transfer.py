@@ -145,6 +145,7 @@ def test_parameterisations_side_by_side_and_networks_agree():
     assert len(ld.plot_transfer(found).axes) == 6
 
 
+@pytest.mark.slow
 def test_two_fields_are_a_map():
     found = ld.transfer(
         problem(steps=1, depth=1), {"network.depth": [1, 2], "data.noise": [0.5, 1.0, 2.0]}

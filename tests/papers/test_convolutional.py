@@ -1,6 +1,7 @@
 """The figure of convolutional networks."""
 
 import numpy as np
+import pytest
 
 from learndyn.papers.convolutional import figure_5, waves
 
@@ -14,6 +15,7 @@ def test_waves_have_both_kinds_and_their_periods():
     assert np.all(amplitudes[y < 0].argmax(axis=1) == 2)
 
 
+@pytest.mark.slow
 def test_the_figure_has_a_line_for_each_richness_and_points_for_each_width():
     options = {"seeds": 2, "steps": 2, "points": 2, "samples": 256, "batches": 2}
     figure = figure_5(lambda done: None, (4, 8), (0.5, 1.0), **options)

@@ -44,6 +44,7 @@ def deviations(
     return np.array(means), np.array(errors)
 
 
+@pytest.mark.slow
 def test_deviation_of_networks_from_the_limit_falls_as_one_over_size():
     (first, second), errors = deviations(EXAMPLES["mlp"], {"steps": 10}, [16, 64], 200)
     # Seen clearly at the smaller size; at four times the size a quarter of it is left, up to 1/N² (of relative order

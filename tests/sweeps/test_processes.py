@@ -126,6 +126,7 @@ def test_a_killed_sweep_goes_on_where_it_was_and_ends_as_an_uninterrupted_one(tm
     np.testing.assert_allclose(resumed["loss"], expected(RATES), rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_two_sweeps_at_once_share_a_store(tmp_path):
     store = tmp_path / "store"
     arguments = {"rates": RATES, "sweeps": [{"store": str(store), "workers": 2}], "together": 2}

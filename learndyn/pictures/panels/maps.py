@@ -15,6 +15,9 @@ from learndyn.pictures.plotting import figure_of, finish_panel, set_scales
 from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR, THEORY_LINE
 
 HATCHES = {"diverged": "////", "failed": "xxxx", "no value": ""}
+LOGARITHMIC = 5
+"""Colours of positive values that span more than this factor are logarithmic."""
+MANY_CELLS = 200
 OPEN = "open: at the end of the values swept, the optimum may lie outside"
 
 
@@ -24,11 +27,14 @@ def draw_map(panel: Axes, final: Measured, label: str, x: Places, y: Places) -> 
     known = np.concatenate([side.finite.ravel() for side in final.sides])
     known = known[np.isfinite(known)]
     low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
-    # Positive values that span more than two decades have a logarithmic scale.
-    norm = (LogNorm if low > 0 and high > 100 * low else Normalize)(low, high)
+    # On a linear scale a few large values would leave one shade for all others.
+    norm = (LogNorm if low > 0 and high > LOGARITHMIC * low else Normalize)(low, high)
     first, handles = final.sides[0], {}
     cells = np.ma.masked_invalid(first.finite)
-    mesh = panel.pcolormesh(x.edges, y.edges, cells, norm=norm, cmap=SHADES)
+    # In files drawn by lines, many cells are one image.
+    mesh = panel.pcolormesh(
+        x.edges, y.edges, cells, norm=norm, cmap=SHADES, rasterized=cells.size > MANY_CELLS
+    )
     for row, column in np.argwhere(np.isnan(first.finite)):
         why = first.reason(row, column)
         look = {"facecolor": "0.85", "edgecolor": "0.5", "hatch": HATCHES[why], "lw": 0}

@@ -194,6 +194,7 @@ def test_responses_of_the_start_only_and_of_a_training_that_diverges():
     np.testing.assert_allclose(one["R_hr"], other["R_hr"], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_values_between_nodes_are_as_accurate_as_stated():
     """A hundred recorded steps, of which few are nodes."""
     method = ld.Panels(tolerance=1e-4)

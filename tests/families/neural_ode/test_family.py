@@ -204,6 +204,7 @@ def test_windows_with_one_control_are_one_window():
         np.testing.assert_allclose(total, getattr(epochs[0], name)[0, 0], rtol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_flow_conserves_the_difference_of_norms():
     """G linear in the control: gradient flow conserves σQ_j/η − a_j²/η_a; its drift is proportional to the rates."""
     drift = []
@@ -279,6 +280,7 @@ def test_masks_at_two_short_times_by_hand():
     np.testing.assert_allclose(N[2] / N[0], rho, rtol=10 * h)
 
 
+@pytest.mark.slow
 def test_without_delay_a_context_is_the_state_itself():
     """Δ = 0: G(q, m, s = q); and a field that ignores its second state does not feel a delay."""
     same = ld.solve(problem(field=CONTEXT, delay=0.0))
@@ -292,6 +294,7 @@ def test_without_delay_a_context_is_the_state_itself():
     assert abs(float(late["test_loss"][-1] - same["test_loss"][-1])) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_driven_system_that_ignores_its_driver_is_alone():
     ignoring = [PAPER, [[0, 0], [0, 0], [0, 0]]]
     both = ld.solve(problem(driven=ignoring, driver_loss=1.0))

@@ -605,6 +605,7 @@ def test_what_cannot_be_simulated_is_refused():
         AdjointDescent(responses=True)
 
 
+@pytest.mark.slow
 def test_the_overlap_approaches_that_of_the_limit():
     means, errors = [], []
     for d, seeds in ((16, 80), (32, 50)):

@@ -38,6 +38,7 @@ def test_a_students_flow_has_its_own_chaos():
     np.testing.assert_allclose(student.lyapunov, teacher.lyapunov, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_perturbations_grow_at_the_lyapunov_exponent():
     """On grids h = 0.1 and 0.05 after a long time; extrapolated to h = 0 it is that of continuous time."""
     net = network(g2=3.0)

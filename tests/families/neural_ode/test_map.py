@@ -168,6 +168,7 @@ def test_the_error_is_of_first_order_in_the_step():
     assert np.all(np.diff(np.abs(ratios - 2)) < 0)
 
 
+@pytest.mark.slow
 def test_extrapolation_is_of_higher_order_and_states_its_accuracy():
     errors, stated = [], []
     best = ld.solve(problem(), ld.OverlapMap(extrapolation=4))["Q"].values
@@ -209,6 +210,7 @@ def test_derivatives_of_the_curve():
     np.testing.assert_allclose(value, expected, rtol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_recording_less_changes_nothing():
     every = ld.solve(problem(epochs=70), save_at=71)
     few = ld.solve(problem(epochs=70), save_at=[0, 5, 33, 64, 70])

@@ -213,6 +213,7 @@ def test_chain_and_sgd_have_the_same_law(batch):
     assert np.abs((Q.mean(0) - limit) / (Q.std(0) / np.sqrt(len(Q)))).max() > 8
 
 
+@pytest.mark.slow
 def test_bias_falls_as_one_over_the_size():
     """The mean deviation from the limit, over 40 000 chains, halves when N doubles, up to O(1/N²)."""
     made = problem(noise=0.4, rate=1.5)

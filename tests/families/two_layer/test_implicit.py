@@ -68,6 +68,7 @@ def test_with_explicit_weights_the_rows_are_the_explicit_ones(train_readout):
         np.testing.assert_allclose(examples.R_star, inputs.R_star, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_short_flow_is_the_limit_of_explicit_steps():
     """Noisy labels, decay and a trained readout at half the rate: explicit steps of 0.1 and 0.05, extrapolated.
 
@@ -208,6 +209,7 @@ def marchenko_pastur(gamma, count=4000):
     return x, gamma * ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * x) / count
 
 
+@pytest.mark.slow
 def test_a_linear_unit_is_linear_regression_at_all_times():
     """Exact losses to t = 1e4, where steps are as long as time: a wrong response at equal times would show.
 

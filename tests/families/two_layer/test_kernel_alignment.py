@@ -32,6 +32,7 @@ def test_the_kernel_of_linear_units_is_aligned_with_linear_tasks(overlap):
     assert alignment("linear", "linear", Q, R, [0.3, -2.0]) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_a_bent_unit_sees_a_quadratic_task_along_its_weights():
     """φ = h + ε h²/2 and f* = ½ρ²: ⟨φ' f* x⟩ = ε (½ w + A β)/√N at Q = T = 1, ⟨f*²⟩ = 3/4, ⟨φ'²⟩ = 1 + ε²."""
     eps, A = 0.3, 0.4

@@ -459,6 +459,7 @@ def test_results_are_smooth_in_the_parameters():
     assert abs(a - c) > 0
 
 
+@pytest.mark.slow
 def test_growing_steps_reach_the_same_curve():
     """A grid that grows agrees with an even one to first order in the steps."""
     problem = paper(time=20.0)
@@ -493,6 +494,7 @@ def test_unstable_steps_are_reported_with_one_that_would_do():
     assert "learning rate of at most" in diverged.evidence["warnings"][0]
 
 
+@pytest.mark.slow
 def test_the_drop_times_of_the_setting_that_groks():
     """γ = 3, α = 0.5, ε = 0.3: the train loss passes 0.05 near t = 8.5, the test loss near 49."""
     solution = ld.solve(paper(time=60.0), ld.CausalSampling(step=0.5, samples=1024, batches=8))
@@ -541,6 +543,7 @@ def test_the_printed_online_equations_are_impossible():
     assert ends[True][0] ** 2 > ends[True][2]
 
 
+@pytest.mark.slow
 def test_small_scales_learn_later_by_the_logarithm():
     """dt/d ln(1/α) of the time at which the loss halves is 1/(3ε), and not the 2/(3ε) of the paper's eq. (20)."""
     eps, times = 0.5, []

@@ -164,6 +164,7 @@ def test_student_equal_to_teacher_stays_there_without_noise():
         np.testing.assert_allclose(part, 0, atol=1e-14)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 1000), st.sampled_from(["erf", "relu", "linear"]))
 def test_relabelling_student_units_commutes_with_the_flow(seed, activation):

@@ -163,6 +163,7 @@ def rate_of_even_units(eta):
     return 1.5 * eta * (1 - rest)
 
 
+@pytest.mark.slow
 def test_even_units_leave_at_the_rate_of_the_quadratic_unit():
     expected = rate_of_even_units(0.2)
     theory = ld.solve(EVEN)
@@ -210,6 +211,7 @@ def test_the_rate_is_that_at_which_a_start_a_little_off_leaves(start, distance):
     assert rate == pytest.approx(measured, rel=0.02)
 
 
+@pytest.mark.slow
 def test_an_odd_unit_without_readout_leaves_at_the_rate_of_its_saddle():
     """R' = ηc v, v' = η_v(c R − d v) near zero, c = (2/π)/√((1+Q)(1+T)) and d = (2/π) arcsin(Q/(1+Q))."""
     options = {"readout": [0.0], "train_readout": True}

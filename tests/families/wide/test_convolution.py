@@ -72,6 +72,7 @@ def test_equal_inputs_at_all_positions_are_a_fully_connected_network(readout):
         check_within_errors(*values, *errors)
 
 
+@pytest.mark.slow
 def test_gap_does_not_see_shifts():
     """A test point that is a trained one, shifted along the circle, has its outputs: in samples and in networks."""
     x = np.random.default_rng(0).standard_normal((3, 4, 2))

@@ -159,6 +159,7 @@ def test_flow_of_one_layer_is_its_markov_equation():
     np.testing.assert_allclose(outputs, exact, rtol=0, atol=allowed)
 
 
+@pytest.mark.slow
 def test_values_between_nodes_are_as_accurate_as_stated():
     """A hundred recorded times, of which few are nodes, against panels that end at some of them."""
     asked = problem(2, rate=1.0, time=50.0)

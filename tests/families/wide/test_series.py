@@ -101,6 +101,7 @@ def test_linear_units_are_those_of_deep_linear_networks():
         check_within_errors(each.mean(0), values, error, 0 * error)
 
 
+@pytest.mark.slow
 def test_the_second_order_is_better_than_the_static_kernel():
     """tanh at γ_0 = 0.3: at least three times closer to the full theory."""
     asked = problems.wide(depth=1, activation="tanh", richness=0.3, rate=1.0, steps=12)

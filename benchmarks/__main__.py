@@ -3,6 +3,7 @@
 import sys
 
 from benchmarks import (
+    cost,
     deep_linear,
     long_times,
     neural_ode,
@@ -15,6 +16,7 @@ from benchmarks import (
 )
 
 BENCHMARKS = {
+    "cost": cost.run,
     "deep_linear": deep_linear.run,
     "long_times": long_times.run,
     "neural_ode": neural_ode.run,
@@ -33,7 +35,7 @@ def main() -> None:
         if name not in BENCHMARKS:
             sys.exit(f"unknown benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
     for name in names:
-        print(f"\n{name}")
+        print(f"\n{name}\n")
         BENCHMARKS[name]()
 
 

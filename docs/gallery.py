@@ -38,6 +38,9 @@ What became of every figure of the five papers, and why something is missing.
 COST = """
 ## What it costs
 
+The template of every theory, solved when it is compiled already, next to one network trained as long. CPU seconds on one
+core of a small machine: compare them with each other. `python -m benchmarks cost` measures it.
+
 {cost}
 """
 
@@ -121,9 +124,8 @@ def page() -> str:
     parts.append(
         grid([card(o.file, o.words, o.page.replace(".md", ".html"), [o.words]) for o in others()])
     )
-    cost = DOCS / "cost.txt"
-    if cost.exists():
-        parts.append(COST.format(cost=cost.read_text(encoding="utf-8").strip()))
+    measured = (DOCS / "cost.txt").read_text(encoding="utf-8").splitlines()
+    parts.append(COST.format(cost="\n".join(line for line in measured if line.startswith("|"))))
     parts.append(PANELS)
     parts += [panel_table(path) for path in sorted((DOCS / "paper-figures").glob("*.toml"))]
     return "".join(parts)

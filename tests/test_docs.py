@@ -43,6 +43,7 @@ PAGES = {
         *sorted(DOCS.glob("*.md")),
         *sorted(DOCS.glob("how-to/*.md")),
         *sorted(DOCS.glob("theories/*.md")),
+        *sorted(DOCS.glob("tutorial/*.md")),
     )
 }
 COMMAND = typer.main.get_group(app)
@@ -113,7 +114,7 @@ def test_no_other_page_has_code_that_is_never_run():
 
 
 def test_the_ten_lines_of_the_readme_are_the_example():
-    (code,) = blocks("README.md", "python")
+    _, code = blocks("README.md", "python")
     example = (ROOT / "examples" / "committee.py").read_text(encoding="utf-8")
     assert example.endswith(code)
 
@@ -279,10 +280,80 @@ def test_links_and_pictures_lead_somewhere(page):
     folder = (ROOT / page).parent
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", PAGES[page])
     links += re.findall(r"^```\{(?:figure|literalinclude|include)\} (\S+)", PAGES[page], re.M)
+    links += re.findall(r"\{download\}`[^<`]*<([^>]+)>`", PAGES[page])
+    pictures = re.findall(r"^```\{picture\} (\S+)", PAGES[page], re.M)
+    links += [str(DOCS / "images" / f"{name}.svg") for name in pictures]
     for link in links:
         assert (folder / link).is_file(), link
-        if link.endswith(".png"):
+        if link.endswith((".png", ".svg")):
             assert (folder / link).stat().st_size < 200_000, link
+
+
+def test_every_image_is_shown_somewhere():
+    shown = {image for text in PAGES.values() for image in re.findall(r"images/([\w.-]+)", text)}
+    shown |= {
+        f"{name}.svg" for text in PAGES.values() for name in re.findall(r"\{picture\} (\S+)", text)
+    }
+    assert shown == {path.name for path in (DOCS / "images").iterdir()}
+
+
+@pytest.fixture
+def gallery(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("gallery")
+
+
+def test_the_gallery_is_that_of_the_registry(gallery):
+    """After a change of pictures, captions or lists of figures: python docs/gallery.py"""
+    assert PAGES["docs/gallery.md"] == gallery.page()
+    for figure in figures():
+        assert f"learndyn figures {figure.name}`" in PAGES["docs/gallery.md"]
+
+
+def test_the_problem_files_of_the_gallery_are_those_of_the_pictures(gallery):
+    texts = gallery.problem_files()
+    assert {path.stem for path in (DOCS / "problems").iterdir()} == texts.keys()
+    for name, text in texts.items():
+        assert (DOCS / "problems" / f"{name}.toml").read_text(encoding="utf-8") == text
+        assert ld.Problem.from_text(text).to_text() == text
+
+
+def test_every_panel_of_the_papers_is_made_or_said_to_be_missing():
+    known = {figure.name for figure in figures()}
+    papers = sorted((DOCS / "paper-figures").glob("*.toml"))
+    assert len(papers) == 5
+    for path in papers:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        assert len({(panel["figure"], panel["panel"]) for panel in told["panel"]}) == len(
+            told["panel"]
+        )
+        for panel in told["panel"]:
+            assert panel["shows"]
+            assert panel["ours"] or panel["missing"]
+            assert set(re.findall(r"[a-z]+(?:-[a-z]+)*-(?:\d+|[a-z]+)", panel["ours"])) <= known
+
+
+CHAPTERS = [page for page in PAGES if page.startswith("docs/tutorial/")]
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_a_chapter_of_the_tutorial_is_a_notebook_that_checks_what_it_says(page):
+    """The docs build runs it; here, that it can be downloaded, has checks, and uses names that exist."""
+    text = PAGES[page]
+    assert f"{{nb-download}}`{Path(page).stem}.ipynb`" in text
+    cells = re.findall(r"^```\{code-cell\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    hidden = [cell for cell in cells if cell.startswith(":tags: [remove-cell]\n")]
+    assert any("assert " in cell for cell in hidden)
+    code = "\n".join(re.sub(r"^:tags:.*\n", "", cell) for cell in cells)
+    used = [
+        node.attr
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "ld"
+    ]
+    assert set(used) <= set(ld.__all__)
+    assert "tutorial/" + Path(page).stem in PAGES["docs/index.md"]
 
 
 @pytest.mark.slow

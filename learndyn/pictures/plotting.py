@@ -1,7 +1,7 @@
 """Pictures of any solution: `plot`, `agreement_panel`, `save_figure`; and parts of the pictures of papers.
 
 Lines and circles as in `style`: a theory is a line; of runs, about a dozen means are circles with their standard
-errors, in a band of one standard deviation over the seeds. Functions of two times are maps (see `two_times`). Nothing
+errors, in a band of the middle two thirds of the seeds. Functions of two times are maps (see `two_times`). Nothing
 here changes the state of pyplot.
 """
 
@@ -37,10 +37,10 @@ from learndyn.pictures.scales import (
 from learndyn.pictures.style import (
     CIRCLE,
     COLOURS,
-    SEEDS_BAND,
     THEORY_COLOUR,
     THEORY_LINE,
     a_few,
+    draw_band,
     draw_networks,
     draw_theory,
 )
@@ -427,8 +427,7 @@ def _draw_runs(
     """Draw the mean at a few times, in the band of the seeds; a single run is a thin line. Returns the mean."""
     few = a_few(times)
     if len(values) > 1:
-        mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
-        panel.fill_between(times, mean - spread, mean + spread, color=colour, **SEEDS_BAND)
+        draw_band(panel, times, values, colour)
     else:
         panel.plot(times, values[0], color=colour, lw=0.8, alpha=0.5, zorder=1)
     draw_networks(panel, times[few], values[:, few], colour, marker=mark)

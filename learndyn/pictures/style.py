@@ -1,8 +1,8 @@
 """The one language of all pictures.
 
 - A theory is a line. If it was sampled, the line lies in a band of two standard errors to both sides.
-- Networks are open circles at the mean over the seeds, with bars of one standard error. A band around them is one
-  standard deviation over the seeds.
+- Networks are open circles at the mean over the seeds, with bars of one standard error. A band around them holds the
+  middle two thirds of the seeds.
 - What is tested is solid, what is trained on is dashed: `TEST` and `TRAIN`.
 - Every panel of several has a letter; curves carry their names where there is room (`name_lines`).
 - Maps of positive values use `POSITIVE`, of signed ones `SIGNED`, with zero in the middle (`colours_of`).
@@ -84,19 +84,29 @@ def draw_networks(
     band: bool = False,
     **look: Any,
 ) -> None:
-    """Draw networks: means over the seeds with standard errors; with `band`, also one standard deviation."""
+    """Draw networks: means over the seeds with standard errors; with `band`, also where the seeds are."""
     times, values = np.asarray(x), np.asarray(runs)
     mean, error = mean_and_error(values)
     several = len(values) > 1
     if band and several:
-        spread = values.std(axis=0, ddof=1)
-        panel.fill_between(times, mean - spread, mean + spread, color=colour, **SEEDS_BAND)
+        draw_band(panel, times, values, colour)
     panel.errorbar(
         times,
         mean,
         error if several else None,
         **(CIRCLES | {"color": colour, "label": label} | look),
     )
+
+
+def draw_band(
+    panel: Axes, x: ArrayLike, runs: Float[np.ndarray, "seeds points"], colour: ColorType
+) -> None:
+    """Draw the band from the first to the last sixth of the seeds; for normal deviations, one standard deviation.
+
+    Unlike mean ± standard deviation it stays positive where the values are, as logarithmic axes need.
+    """
+    low, high = np.quantile(np.asarray(runs), [1 / 6, 5 / 6], axis=0)
+    panel.fill_between(np.asarray(x), low, high, color=colour, **SEEDS_BAND)
 
 
 def a_few(x: ArrayLike, count: int = 12) -> list[int]:

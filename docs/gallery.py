@@ -38,8 +38,8 @@ What became of every figure of the five papers, and why something is missing.
 COST = """
 ## What it costs
 
-The template of every theory, solved when it is compiled already, next to one network trained as long. CPU seconds on one
-core of a small machine: compare them with each other. `python -m benchmarks cost` measures it.
+The template of every theory, solved when it is compiled already, next to one network trained as long. CPU seconds on a
+small machine: compare them with each other. `python -m benchmarks cost` measures it.
 
 {cost}
 """

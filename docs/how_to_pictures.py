@@ -8,10 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import learndyn as ld
-from learndyn.numerics.statistics import mean_and_error
-from learndyn.pictures.plotting import PANEL, Picture
-from learndyn.pictures.scales import finish_panel
-from learndyn.pictures.style import COLOURS
+from learndyn.pictures.plotting import PANEL, Picture, save_figure
+from learndyn.pictures.style import (
+    COLOURS,
+    TEST,
+    TRAIN,
+    draw_networks,
+    draw_theory,
+    finish,
+    legend_of,
+)
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -69,21 +75,19 @@ def own_data() -> Figure:
 
 
 def _draw(panel: Axes, solutions: dict[str, ld.Solution]) -> None:
-    """Test losses above, train losses below, in the same colours."""
+    """Test losses solid and above, train losses dashed and below, in the same colours."""
     theory = solutions.pop("theory")
-    for observable, style in (("test_loss", "-"), ("train_loss", "--")):
+    for observable, style in (("test_loss", TEST), ("train_loss", TRAIN)):
         curve = theory[observable]
-        word = observable.removesuffix("_loss")
-        panel.plot(curve["step"], curve, color="#1a1a1a", ls=style, lw=1.3, label=f"theory, {word}")
+        label = f"theory, {observable.removesuffix('_loss')}"
+        draw_theory(panel, curve["step"], curve, label=label, ls=style)
         for (name, runs), colour, marker in zip(solutions.items(), COLOURS, "so", strict=False):
-            mean, error = mean_and_error(runs[observable].values)
             label = name if observable == "test_loss" else None
-            bars = {"fmt": marker, "mfc": "none", "ms": 4.5, "lw": 1, "color": colour}
-            panel.errorbar(runs["step"], mean, error, label=label, **bars)
-    panel.set_xscale("log")
-    panel.set_xlabel("training step")
-    panel.set_ylabel("mean squared error")
-    finish_panel(panel)
+            draw_networks(
+                panel, runs["step"], runs[observable].values, colour, label, marker=marker
+            )
+    finish(panel, xscale="log", xlabel="training step", ylabel="mean squared error")
+    legend_of(panel)
 
 
 def spectrum() -> Figure:
@@ -136,4 +140,4 @@ PICTURES = {
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PICTURES:
-        PICTURES[name]().savefig(IMAGES / f"{name}.png", dpi=90)
+        save_figure(PICTURES[name](), IMAGES / f"{name}.svg")

@@ -226,8 +226,8 @@ def _save(figure: Picture | MatplotlibFigure, path: Path) -> None:
 
 def _exponent_figure(data: xr.Dataset, axis: str) -> Picture:
     """The exponent over time, in a band of its uncertainty."""
-    from learndyn.pictures.plotting import COLOURS, PANEL, Picture
-    from learndyn.pictures.scales import finish_panel
+    from learndyn.pictures.plotting import PANEL, Picture
+    from learndyn.pictures.style import COLOURS, finish, legend_of
 
     figure = Picture(figsize=PANEL, layout="constrained")
     panel = figure.subplots()
@@ -239,5 +239,6 @@ def _exponent_figure(data: xr.Dataset, axis: str) -> Picture:
     panel.set_xscale("log")
     panel.set_xlabel(str(data[axis].attrs.get("long_name", axis)))
     panel.set_ylabel(str(data["exponent"].attrs["long_name"]))
-    finish_panel(panel)
+    finish(panel)
+    legend_of(panel)
     return figure

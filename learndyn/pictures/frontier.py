@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from learndyn.analyses.frontier import Frontier
 from learndyn.errors import LearndynError, shown
 from learndyn.pictures.plotting import PANEL, Picture
-from learndyn.pictures.scales import finish_panel
-from learndyn.pictures.style import COLOURS, THEORY_COLOUR
+from learndyn.pictures.style import COLOURS, THEORY_COLOUR, finish, legend_of
 
 
 def plot_frontier(frontier: Frontier) -> Figure:
@@ -55,5 +54,6 @@ def plot_frontier(frontier: Frontier) -> Figure:
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel("multiply-adds C")
-        finish_panel(panel)
+        finish(panel)
+        legend_of(panel)
     return figure

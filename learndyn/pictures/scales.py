@@ -93,11 +93,3 @@ def add_legend(panel: Axes, handles: Mapping[str, Artist]) -> int:
         **style,
     )
     return -(-len(labels) // columns)
-
-
-def finish_panel(panel: Axes, title: str | None = None) -> None:
-    """Light grid, open frame, and a small legend of what has a label, with a `title` if one is given."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(alpha=0.25, lw=0.5)
-    if panel.get_legend_handles_labels()[0]:
-        panel.legend(frameon=False, fontsize=7, title=title, title_fontsize=7)

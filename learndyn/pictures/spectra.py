@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 
 from learndyn.errors import LearndynError, ProblemError, shown
 from learndyn.pictures.plotting import PANEL, Picture
-from learndyn.pictures.scales import finish_panel
-from learndyn.pictures.style import COLOURS
+from learndyn.pictures.style import CIRCLES, COLOURS, finish, legend_of
 from learndyn.problem.examples import Examples
 from learndyn.problem.spectra import Covariance, Spectrum
 
@@ -43,7 +42,8 @@ def plot_spectrum(spectrum: Covariance) -> Figure:
     right.set_ylabel("power of the task λ_k w*_k²")
     for panel in (left, right):
         panel.set_xlabel("mode k")
-        finish_panel(panel)
+        finish(panel)
+        legend_of(panel)
     return figure
 
 
@@ -55,11 +55,8 @@ def _draw(panel: Axes, k: np.ndarray, values: np.ndarray, errors: np.ndarray, co
         k[shown_modes],
         values[shown_modes],
         yerr=[below, errors[shown_modes]],
-        fmt="o",
-        ms=3.5,
-        mfc="none",
-        lw=0.8,
         color=colour,
+        **CIRCLES,
     )
     panel.set_xscale("log")
     panel.set_yscale("log")

@@ -130,12 +130,15 @@ def legend_of(panel: Axes, networks: str | None = None, train: bool = False, **l
     if train:
         for style, label in ((TEST, "test"), (TRAIN, "train")):
             panel.plot([], [], style, color=NEUTRAL, lw=THEORY_LINE["lw"], label=label)
-    panel.legend(**({"frameon": False, "fontsize": TEXT, "handlelength": 2.2} | look))
+    if panel.get_legend_handles_labels()[0]:
+        style = {"frameon": False, "fontsize": TEXT, "title_fontsize": TEXT, "handlelength": 2.2}
+        panel.legend(**(style | look))
 
 
-def finish(panel: Axes, title: str = "", **settings: Any) -> None:
+def finish(panel: Axes, title: str | None = None, **settings: Any) -> None:
     """Give a panel its title, `settings` such as labels and scales, an open frame and a light grid."""
-    panel.set_title(title, fontsize=10)
+    if title is not None:
+        panel.set_title(title, fontsize=10)
     panel.set(**settings)
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(alpha=0.25, lw=0.5)

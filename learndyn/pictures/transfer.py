@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from learndyn.analyses.transfer import TOLERATED, Transfer
 from learndyn.errors import LearndynError, shown
 from learndyn.pictures.plotting import PANEL, STYLES, Picture
-from learndyn.pictures.scales import finish_panel
+from learndyn.pictures.style import CIRCLES, COLOURS, RUNS_COLOUR, THEORY_COLOUR, finish, legend_of
 
 SPAN = 30
 """Losses are drawn up to this many times the best one of the worst value."""
@@ -89,7 +89,8 @@ def _draw_curves(panel: Axes, side: xr.Dataset, transfer: Transfer) -> None:
     _few_ticks(panel.xaxis)
     panel.set_xlabel("learning rate η")
     panel.set_ylabel(f"{transfer.observable} at the end")
-    finish_panel(panel, title=name)
+    finish(panel)
+    legend_of(panel, title=name)
 
 
 def _draw_rates(panel: Axes, side: xr.Dataset, name: str) -> None:
@@ -124,7 +125,8 @@ def _draw_rates(panel: Axes, side: xr.Dataset, name: str) -> None:
     _few_ticks(panel.yaxis)
     panel.set_xlabel(str(side[name].attrs["long_name"]))
     panel.set_ylabel("learning rate η")
-    finish_panel(panel)
+    finish(panel)
+    legend_of(panel)
 
 
 def _draw_lost(panel: Axes, side: xr.Dataset, name: str) -> None:
@@ -133,12 +135,12 @@ def _draw_lost(panel: Axes, side: xr.Dataset, name: str) -> None:
     lost = side["lost"].values
     finite = np.isfinite(lost)
     heights = 100 * np.where(finite, np.maximum(lost, SMALLEST), np.nan)
-    panel.plot(places, heights, "o-", color="0.2", mfc="none", lw=1, ms=5, label="theory")
+    panel.plot(places, heights, ".-", color=THEORY_COLOUR, lw=1.4, label="theory")
     if not finite.all():
         top = np.nanmax([100.0, *heights])
         where = np.asarray(places)[~finite]
         panel.plot(
-            where, np.full(len(where), 3 * top), "^", color="#D55E00", ms=7, label="diverges"
+            where, np.full(len(where), 3 * top), "^", color=COLOURS[1], ms=7, label="diverges"
         )
     if "network_lost" in side:
         networks, errors = (
@@ -150,16 +152,17 @@ def _draw_lost(panel: Axes, side: xr.Dataset, name: str) -> None:
             np.asarray(places)[drawn],
             np.maximum(networks[drawn], 100 * SMALLEST),
             errors[drawn],
-            fmt="x",
-            color="#0072B2",
+            color=RUNS_COLOUR,
             label="networks",
+            **CIRCLES,
         )
-    panel.axhline(100 * TOLERATED, color="#D55E00", lw=0.8, ls=":", label=f"{100 * TOLERATED:g} %")
+    panel.axhline(100 * TOLERATED, color=COLOURS[1], lw=0.8, ls=":", label=f"{100 * TOLERATED:g} %")
     panel.set_yscale("log")
     panel.set_ylim(bottom=50 * SMALLEST)
     panel.set_xlabel(str(side[name].attrs["long_name"]))
     panel.set_ylabel("loss lost by keeping the first rate, %")
-    finish_panel(panel)
+    finish(panel)
+    legend_of(panel)
 
 
 def _draw_map(

@@ -1,7 +1,6 @@
 """The HTML report: whole, self-contained, and honest about failures."""
 
 import base64
-import io
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,7 +8,6 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
-from PIL import Image
 
 from learndyn.core.compare import Comparison
 from learndyn.core.solution import Solution
@@ -17,7 +15,6 @@ from learndyn.core.theory import theories
 from learndyn.problem.problem import Problem
 from learndyn.report import Chapter, html_report
 from learndyn.report.chapter import Timing
-from learndyn.report.images import PIXELS_PER_INCH, embed
 from learndyn.report.page import ratio, seconds
 
 VOID = {"meta", "img", "br"}
@@ -111,21 +108,6 @@ def test_pictures_are_inside_and_described(chapter):
     # Shown at the size it was drawn for, known before it is loaded, and loaded when it comes into view.
     assert (images[0]["width"], images[0]["height"]) == ("192", "96")
     assert (images[0]["loading"], images[0]["decoding"]) == ("lazy", "async")
-
-
-def test_a_palette_keeps_the_colours_of_a_picture():
-    figure = Figure(figsize=(6, 3))
-    values = np.random.default_rng(0).random((40, 40))
-    for panel, colours in zip(figure.subplots(1, 2), ("viridis", "RdBu_r"), strict=True):
-        panel.imshow(values, cmap=colours)
-    full = io.BytesIO()
-    figure.savefig(full, format="png", dpi=PIXELS_PER_INCH)
-    data = base64.b64decode(embed("", figure).uri.partition(",")[2])
-    assert len(data) < len(full.getvalue())
-    pictures = [
-        np.asarray(Image.open(file).convert("RGB"), int) for file in (full, io.BytesIO(data))
-    ]
-    assert np.abs(pictures[0] - pictures[1]).max() <= 16
 
 
 def test_compiling_is_shown_apart_from_solving_and_training(chapter):

@@ -22,8 +22,8 @@ from learndyn.pictures.panels.marks import (
 )
 from learndyn.pictures.panels.places import FEW, Hues, Places
 from learndyn.pictures.panels.readings import Measured, Side
-from learndyn.pictures.plotting import finish_panel, set_scales, words_of
-from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR, THEORY_LINE
+from learndyn.pictures.plotting import set_scales, words_of
+from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR, THEORY_LINE, finish
 
 POINTS = 12
 """About how many points of every simulated curve are drawn."""
@@ -46,7 +46,7 @@ def draw_curves(
                 dots = side is measurement.runs and measurement.theory is not None
                 _curve(panel, time.values, side, hues[number], dots, handles)
                 drawn.append((panel, side, hues[number]))
-        finish_panel(panel, title, xlabel=words_of(time, axis))
+        finish(panel, title, xlabel=words_of(time, axis))
     _limits(panels, time.values, [side for _, side, _ in drawn])
     for panel, side, colour in drawn:
         if bool(side.diverged):
@@ -148,7 +148,7 @@ def draw_line(panel: Axes, final: Measured, label: str, x: Places, field: Places
                 draw_band(panel, x.at, side, colour, handles)
             draw_missing(panel, side, x, handles)
             drawn.append(side.finite)
-    finish_panel(panel, "", ylabel=wrapped(label))
+    finish(panel, "", ylabel=wrapped(label))
     set_scales(panel, x.at, np.concatenate(drawn), None)
     panel.set_xscale("linear")
     x.put_on(panel, "x")

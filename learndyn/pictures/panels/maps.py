@@ -11,8 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 from learndyn.pictures.panels.marks import add_legend, runs_text, wrapped
 from learndyn.pictures.panels.places import SHADES, Places
 from learndyn.pictures.panels.readings import Measured, Side
-from learndyn.pictures.plotting import figure_of, finish_panel, set_scales
-from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR, THEORY_LINE
+from learndyn.pictures.plotting import figure_of, set_scales
+from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR, THEORY_LINE, finish
 
 HATCHES = {"diverged": "////", "failed": "xxxx", "no value": ""}
 LOGARITHMIC = 5
@@ -75,7 +75,7 @@ def draw_best(panels: list[Axes], final: Measured, label: str, x: Places, over: 
             what = "mean of runs" if side.seeds else "theory"
             handles[f"no {what} at {x.label} {texts}"] = Line2D([], [], ls="")
     for panel in panels:
-        finish_panel(panel, "")
+        finish(panel, "")
         if x.log:
             panel.set_xscale("log")
     top.set_ylim(*over.edges[[0, -1]])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from learndyn.papers import convolutional as convolutional_figure
-from learndyn.papers import deep_linear, neural_ode, primer, residual, wide, wide_features
+from learndyn.papers import deep_linear, neural_ode, neural_ode_chaos, primer, residual, wide, wide_features
 from learndyn.papers import delayed_features as reused
 from learndyn.papers import neural_ode_family as family
 from learndyn.papers.registry import figures
@@ -162,10 +162,10 @@ TINY = {
         *(URBANI, 3, TRAINED),
     ),
     "neural-ode-chaos": Tiny(
-        neural_ode.chaos, {"count": 4, "grids": (0.1, 0.05), "time": 4.0}, URBANI, 3, FLOW
+        neural_ode_chaos.chaos, {"count": 4, "grids": (0.1, 0.05), "time": 4.0}, URBANI, 3, FLOW
     ),
     "neural-ode-adjoint": Tiny(
-        neural_ode.adjoints, {"time": 2.0, "short": 0.6, "size": 6, "seeds": 2}, URBANI, 3, FLOW
+        neural_ode_chaos.adjoints, {"time": 2.0, "short": 0.6, "size": 6, "seeds": 2}, URBANI, 3, FLOW
     ),
     "neural-ode-reuse": Tiny(
         neural_ode.reuse,

@@ -194,7 +194,9 @@ def reuse(
     axis: dict[str, Any] = {"xlabel": STEP, "yscale": "log", "ylim": (2e-5, 1.0)}
     finish(reused, "n trajectories at every step", ylabel=LOSS, **axis)
     finish(streamed, "one new trajectory a step", **axis)
-    streamed.plot([], [], color=NEUTRAL, **(CIRCLE | {"marker": "s"}), label=f"d = {small}")
+    streamed.plot(
+        [], [], color=NEUTRAL, **(CIRCLE | {"marker": "s"}), label=f"networks, d = {small}"
+    )
     for panel, size in ((reused, small), (streamed, large)):
         name_lines(panel, lines[panel], room=0.22)
         legend_of(panel, f"networks, d = {size}", train=True, loc="lower left")

@@ -99,7 +99,7 @@ def adjoints(
     time: float = 12.0,
     short: float = 3.0,
     size: int = 80,
-    seeds: int = 20,
+    seeds: int = 60,
 ) -> Figure:
     """The adjoint of a chaotic flow, back from its end: without training, and before the first training step."""
     figure, panels = new_panels(1, 2, panel=(3.4, 3.2))

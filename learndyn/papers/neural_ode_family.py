@@ -129,7 +129,7 @@ def early_stopping(
     finish(fitted, "train loss", xlabel=STEP)
     for panel, named in zip((tested, fitted), names, strict=True):
         name_lines(panel, named, room=0.17)
-    legend_of(tested, f"networks, d = {size}", loc="upper right")
+    legend_of(tested, f"networks, d = {size}", loc="lower left")
     letter(panels.flat)
     return figure
 
@@ -151,12 +151,15 @@ def next_token(report: Report, size: int = 100, seeds: int = 20, steps: int = 50
             problem = problem_of_next_token(chained, noise, steps)
             pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
             label = "next piece of one trajectory" if chained else "fresh trajectories"
-            pair.curve("m" if noise else "test_loss").draw(panel, colour, label)
+            if noise:
+                pair.curve("m").draw(panel, colour, label)
+            else:
+                pair.curve("test_loss").draw(panel, colour)
             if chained and not noise:
                 pair.curve("train_loss").draw(panel, colour, ls=TRAIN)
             done += 1
             report(done / 4)
-    finish(losses, "without noise", xlabel=STEP, ylabel=LOSS, yscale="log", ylim=(2e-7, 1))
+    finish(losses, "without noise", xlabel=STEP, ylabel=LOSS, yscale="log", ylim=(1e-6, 1))
     finish(overlaps, "with noise, $τ_s = τ_t = 0.1$", xlabel=STEP, ylabel="overlap m")
     legend_of(losses, train=True, loc="lower left")
     legend_of(overlaps, f"networks, d = {size}", loc="lower right")

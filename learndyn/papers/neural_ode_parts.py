@@ -48,10 +48,10 @@ def evenly_spaced_steps(steps: int, count: int = 11) -> Int[np.ndarray, " drawn_
     return np.unique(np.linspace(0, steps, count).round().astype(int))
 
 
-def of_one_unit(solution: Solution, name: str) -> xr.DataArray:
-    """An observable of a flow with one control, without the axes of units."""
+def without_single_units(solution: Solution, name: str) -> xr.DataArray:
+    """An observable without those axes of units that have length one."""
     values = solution[name]
-    return values.squeeze([axis for axis in UNIT_AXES if axis in values.dims])
+    return values.squeeze([axis for axis in UNIT_AXES if values.sizes.get(axis) == 1])
 
 
 class Curve(NamedTuple):
@@ -77,8 +77,8 @@ class Pair(NamedTuple):
     runs: Solution
 
     def curve(self, name: str, *units: int) -> Curve:
-        """An observable; of its axes of units these entries, or the only ones there are."""
-        theory, runs = (of_one_unit(solution, name) for solution in self)
+        """An observable; of its axes of units these entries, of those that are longer than one."""
+        theory, runs = (without_single_units(solution, name) for solution in self)
         index = (..., *units)
         return Curve(
             self.theory["step"].values, theory.values[index],

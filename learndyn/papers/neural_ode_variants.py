@@ -18,9 +18,9 @@ from learndyn.papers.neural_ode_parts import (
     Curve,
     evenly_spaced_steps,
     flow,
-    of_one_unit,
     theory_and_systems,
     trained,
+    without_single_units,
 )
 from learndyn.papers.registry import register_figures
 from learndyn.pictures.style import (
@@ -44,7 +44,9 @@ COSINE = "cosine of the angle  $m/\\sqrt{Q}$"
 
 def cosine(solution: Solution) -> np.ndarray:
     """m/√Q: the cosine of the angle between the control and the teacher's."""
-    return of_one_unit(solution, "m").values / np.sqrt(of_one_unit(solution, "Q").values)
+    return without_single_units(solution, "m").values / np.sqrt(
+        without_single_units(solution, "Q").values
+    )
 
 
 def problem_of_noisy_adjoint(noise: float = 3.0, rate: float = 0.3, steps: int = 60) -> Problem:
@@ -137,13 +139,15 @@ def student_time(
         floor = [float(end["test_loss"][-1]) for end in solved]
         draw_theory(floors, grid, floor, colour, label)
         if windows == 1:
-            m, Q = (np.array([float(of_one_unit(end, x)[-1]) for end in solved]) for x in "mQ")
+            m, Q = (
+                np.array([float(without_single_units(end, x)[-1]) for end in solved]) for x in "mQ"
+            )
             draw_theory(ends, grid, m, COLOURS[4], "overlap m")
             draw_theory(ends, grid, m / np.sqrt(Q), COLOURS[5], COSINE)
         report(0.5 + 0.25 * windows)
     for time, runs in last:
         draw_networks(floors, [time], runs["test_loss"].values[:, -1:], COLOURS[4])
-        draw_networks(ends, [time], of_one_unit(runs, "m").values[:, -1:], COLOURS[4])
+        draw_networks(ends, [time], without_single_units(runs, "m").values[:, -1:], COLOURS[4])
         draw_networks(ends, [time], cosine(runs)[:, -1:], COLOURS[5])
     ends.plot(times, 1 / np.asarray(times), **(GUIDE | {"ls": ":"}), label="$T_t/T_s$")
     time_axis = {"xlabel": "time $T_s$ of the student"}

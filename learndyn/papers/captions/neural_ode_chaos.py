@@ -19,7 +19,8 @@ _PICTURES = (
         "G(q, 1) = 0.8 q + 1.5 q² and μ̂(z) = z, h = 0.1. (a) The flow alone for a time 12, d → ∞: correlation of the "
         "adjoint back from p_N = x_N; dotted: growth with the λ of continuous time. (b) A student with Q = 1, m = 0, "
         "G(q, m) = 0.8 q m + 1.5 q², σ = 0.75, T = 3, back from p_N = y_N − x_N; line: theory, d → ∞; circles: mean "
-        "over 20 fields of d = 80, which scatter widely, bars its standard error. Not in the paper.",
+        "over 60 fields of d = 80, bars its standard error. Fields scatter widely, and the circles of a colour share "
+        "theirs, so that they lie off to one side together. Not in the paper.",
         1.0,
     ),
 )

@@ -41,7 +41,8 @@ def picture(theory: ld.Solution, runs: ld.Solution) -> Figure:
             error=None if error is None else np.asarray(error).reshape(values.shape), ls=style,
         )  # fmt: skip
         # Every second state, so that circles do not hide the line.
-        draw_networks(panel, runs["step"][::2], measured.transpose("seed", "step")[:, ::2], colour)
+        every_second = measured.transpose("seed", "step").values[:, ::2]
+        draw_networks(panel, runs["step"][::2], every_second, colour)
     words = "loss" if len(names) > 1 else names[0].replace("_", " ")
     finish(panel, xlabel="training step", ylabel=words)
     panel.set_ylim(bottom=0)

@@ -83,7 +83,7 @@ def noisy_adjoint(
         last = [solve(problem_of_noisy_adjoint(tau, rate, 400), save_at=[400]) for tau in grid]
         label = f"η = {rate:g}"
         draw_theory(floors, grid, [float(end["test_loss"][-1]) for end in last], colour, label)
-        draw_theory(ends, grid, [float(cosine(end)) for end in last], colour)
+        draw_theory(ends, grid, [float(cosine(end)[-1]) for end in last], colour)
         # Beyond this the systems are not at rest after so few steps.
         for tau in (noise for noise in (0.1, 1.0, 10.0) if noise * rate < 4):
             problem = problem_of_noisy_adjoint(tau, rate, steps)
@@ -217,11 +217,12 @@ def power_law(
             reached = halfway(grid, measured)
             everywhere = np.isfinite(reached).all(axis=0)
             draw_networks(halves, alpha[everywhere], reached[:, everywhere], colour)
-            power = 1 / (2 * exponent) - 1
             middle = (grid > 3) & (grid < 0.3 * steps)
-            level = 1.5 * theory["test_loss"].values[middle][0]
-            guide = level * (grid[middle] / grid[middle][0]) ** power
-            losses.plot(grid[middle], guide, **(GUIDE | {"ls": ":"}))
+            # Above the curve of the smaller exponent, below that of the larger one.
+            level = (1.6 if exponent == 1 else 0.55) * theory["test_loss"].values[middle][0]
+            guide = level * (grid[middle] / grid[middle][0]) ** (1 / (2 * exponent) - 1)
+            label = "$∝ a^{1/(2β) - 1}$" if exponent == 1 else None
+            losses.plot(grid[middle], guide, **(GUIDE | {"ls": ":"}), label=label)
         if exponent == 1:
             for j, shade in zip((1, 2, 4, 8), COLOURS[2:], strict=False):
                 curve = Curve(grid, m[:, j - 1], drawn_steps, measured[:, here, j - 1])
@@ -246,6 +247,7 @@ def power_law(
     logarithmic = {"xscale": "log", "yscale": "log"}
     finish(losses, "loss", xlabel=STEP, ylabel=LOSS, ylim=(1e-4, 1), **logarithmic)
     finish(overlaps, "overlaps, β = 1", xlabel=STEP, ylabel="overlap $m_j$", xscale="log")
+    overlaps.set_ylim(-0.05, 1.55)
     words = {"xlabel": "amplitude $α_j$ of the neuron", "ylabel": "step at which $m_j = 1/2$"}
     finish(halves, "when a neuron is learned", **words, **logarithmic)
     places = np.array([0.07, 0.6])
@@ -253,7 +255,7 @@ def power_law(
     words = {"xlabel": "neuron j", "ylabel": "$(a_j/h)\\, m_j$"}
     finish(spectrum, "unknown amplitudes, β = 1", **words, **logarithmic)
     legend_of(losses, loc="lower left")
-    legend_of(overlaps, f"networks, d = {size}", loc="upper left")
+    legend_of(overlaps, f"networks, d = {size}", loc="upper left", ncols=2)
     legend_of(halves)
     legend_of(spectrum, loc="lower left")
     letter(panels.flat)

@@ -1,143 +1,107 @@
-"""Figures of neural ODEs with several neurons, windows, observations, delays and stacked systems."""
+"""Pictures of neural ODEs with several neurons, windows, observations, delays and stacked systems."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 
 from learndyn.core.progressing import Report
-from learndyn.core.simulate import simulate
-from learndyn.core.solve import solve
 from learndyn.families.neural_ode.fields import PolynomialField
 from learndyn.families.neural_ode.network import NeuralODE
 from learndyn.papers.captions.neural_ode_family import FACTS
-from learndyn.papers.neural_ode import (
+from learndyn.papers.neural_ode_parts import (
     LOSS,
     STEP,
-    draw_line,
+    Curve,
     evenly_spaced_steps,
     flow,
-    name_points,
-    of_one_unit,
+    theory_and_systems,
+    trained,
 )
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import draw_points, finish_panel
-from learndyn.pictures.style import COLOURS, THEORY_COLOUR
+from learndyn.pictures.style import (
+    COLOURS,
+    GUIDE,
+    NEUTRAL,
+    THEORY_COLOUR,
+    TRAIN,
+    finish,
+    legend_of,
+    letter,
+    name_lines,
+    new_panels,
+)
 from learndyn.problem.problem import Problem
-from learndyn.problem.supplies import Dataset, Stream, Supply
+from learndyn.problem.supplies import Dataset, Stream
 from learndyn.problem.tasks import Observations, TeacherFlow
-from learndyn.problem.training import GradientDescent
 
 GRID = 1 / 6
-"""The Euler step h, unless a figure states another."""
+"""The Euler step h, unless a picture states another."""
 
 
-def asked(
-    network: NeuralODE, rate: float, steps: int, data: Supply | None = None, **training: Any
-) -> Problem:
-    """The network, trained on a stream of single fresh trajectories unless `data` says otherwise."""
-    return Problem(
-        network, data or Stream(TeacherFlow()), GradientDescent(rate, steps=steps, **training)
-    )
-
-
-def _two_panels(height: float = 3.9, **options: Any) -> tuple[Figure, Any]:
-    """A figure with two panels side by side."""
-    figure = Figure(figsize=(9.6, height), layout="constrained")
-    return figure, figure.subplots(1, 2, **options)
-
-
-def _curve(
-    axes: Axes,
-    x: ArrayLike,
-    values: Float[np.ndarray, " steps"],
-    points: Float[np.ndarray, "seeds drawn_steps"],
-    drawn_steps: Int[np.ndarray, " drawn_steps"],
-    colour: str,
-    label: str | None = None,
-    **look: Any,
-) -> None:
-    """Draw the values of a theory at all steps x, and the points of finite systems at the drawn steps."""
-    axes.plot(x, values, color=colour, label=label, **({"lw": 1.4, "zorder": 3} | look))
-    draw_points(axes, drawn_steps, points, colour)
+def problem_of_neurons(steps: int = 60) -> Problem:
+    """Three trained neurons, of which the teacher has one."""
+    amplitudes = np.array([1.0, 1.0, -0.6])
+    network = flow(1.0, 0.75, step=GRID, amplitudes=amplitudes, train_amplitudes=True)
+    return trained(network, 2.0, steps)
 
 
 def neurons(report: Report, size: int = 100, seeds: int = 10, steps: int = 60) -> Figure:
     """The amplitudes of a student with more neurons than its teacher, each with a field of its own."""
-    figure, (amplitudes, learned) = _two_panels()
-    network = flow(
-        1.0, 0.75, step=GRID, amplitudes=np.array([1.0, 1.0, -0.6]), train_amplitudes=True
-    )
-    problem = asked(network, 2.0, steps)
-    drawn_steps = evenly_spaced_steps(steps)
-    theory = solve(problem, save_at=steps + 1)
-    runs = simulate(problem, size, seeds, save_at=drawn_steps)
+    figure, panels = new_panels(1, 2)
+    amplitudes, learned = panels.flat
+    pair = theory_and_systems(problem_of_neurons(steps), size, seeds, evenly_spaced_steps(steps))
     report(1.0)
-    a, M, Q = (theory[name].values for name in ("a", "m", "Q"))
-    measured = {name: runs[name].values for name in ("a", "m", "Q")}
+    amplitudes.axhline(0.0, **GUIDE)
+    names = []
     for unit, colour in zip(range(3), COLOURS, strict=False):
-        words = "the teacher's" if unit == 0 else "superfluous"
-        points = measured["a"][..., unit]
-        _curve(
-            amplitudes,
-            theory["step"],
-            a[:, unit],
-            points,
-            drawn_steps,
-            colour,
-            f"$a_{unit + 1}$, {words}",
-        )
-        points = measured["Q"][..., unit, unit]
+        names.append((pair.curve("a", unit).draw(amplitudes, colour), f"$a_{unit + 1}$"))
         label = f"$Q_{{{unit + 1}{unit + 1}}}$"
-        _curve(learned, theory["step"], Q[:, unit, unit], points, drawn_steps, colour, label)
-    points = measured["a"][..., 0] * measured["m"][..., 0, 0] / 3
-    _curve(
-        learned, theory["step"], a[:, 0] * M[:, 0, 0] / 3, points, drawn_steps, THEORY_COLOUR,
-        r"$(a_1/h_s)\, θ_1·θ^*/d_θ$", ls="--",
-    )  # fmt: skip
-    name_points(amplitudes, f"d = {size}, {seeds} fields")
-    amplitudes.axhline(0.0, color="0.7", lw=0.8)
-    finish_panel(amplitudes, "(a) amplitudes", {"loc": "center right", "fontsize": 7.5}, xlabel=STEP,
-                 ylabel="amplitude a")  # fmt: skip
-    finish_panel(learned, "(b) norms, and what of the teacher is learned", {"fontsize": 7.5},
-                 xlabel=STEP, ylabel="overlap")  # fmt: skip
+        pair.curve("Q", unit, unit).draw(learned, colour, label)
+    a, m = pair.curve("a", 0), pair.curve("m", 0, 0)
+    product = Curve(a.steps, a.values * m.values / 3, a.drawn_steps, a.runs * m.runs / 3)
+    product.draw(learned, THEORY_COLOUR, r"$(a_1/h_s)\, θ_1·θ^*/d_θ$")
+    finish(amplitudes, "amplitudes", xlabel=STEP, ylabel="amplitude a")
+    finish(learned, "norms, and what is learned", xlabel=STEP, ylabel="overlap", ylim=(0, 1.6))
+    name_lines(amplitudes, names, room=0.1)
+    legend_of(amplitudes, f"networks, d = {size}", loc="upper left")
+    legend_of(learned, loc="upper right", ncols=2)
+    letter(panels.flat)
     return figure
+
+
+def problem_of_windows(observations: Observations | None = None, steps: int = 120) -> Problem:
+    """A flow with one control for each half of its time."""
+    data = Stream(TeacherFlow(observations=observations))
+    return trained(flow(1.0, 0.75, step=GRID, windows=2), 1.0, steps, data)
 
 
 def windows(report: Report, size: int = 100, seeds: int = 10, steps: int = 120) -> Figure:
     """Overlaps of the controls of two windows with the teacher's; the loss sees the end, or the boundary too."""
-    figure, panels = _two_panels(sharey=True)
-    drawn_steps = evenly_spaced_steps(steps)
-    seen = (
-        (None, "(a) seen at the end"),
-        (Observations([0.5, 1.0]), "(b) seen at the end of each window"),
-    )
+    figure, panels = new_panels(1, 2, sharey=True, panel=(3.4, 3.2))
+    seen = ((None, "seen at the end"), (Observations([0.5, 1.0]), "seen after each window"))
     names = ((0, 0, "first, its own"), (1, 1, "second, its own"), (0, 1, "first, the other's"))
     for done, (observations, title) in enumerate(seen):
-        axes = panels[done]
-        network = flow(1.0, 0.75, step=GRID, windows=2)
-        problem = asked(network, 1.0, steps, Stream(TeacherFlow(observations=observations)))
-        theory = solve(problem, save_at=steps + 1)
-        runs = simulate(problem, size, seeds, save_at=drawn_steps)
-        M, measured = theory["m"].values, runs["m"].values
+        panel = panels[0, done]
+        problem = problem_of_windows(observations, steps)
+        pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
         for (i, j, words), colour in zip(names, COLOURS, strict=False):
-            label = f"$M_{{{i + 1}{j + 1}}}$: {words}"
-            _curve(
-                axes, theory["step"], M[:, i, j], measured[..., i, j], drawn_steps, colour, label
-            )
-        total, points = M.sum(axis=(1, 2)) / 2, measured.sum(axis=(-1, -2)) / 2
-        _curve(
-            axes, theory["step"], total, points, drawn_steps, THEORY_COLOUR, "half the sum", ls="--"
-        )
-        name_points(axes, f"d = {size}, {seeds} fields")
-        words = {"xlabel": STEP, "ylabel": "overlap with the teacher" if done == 0 else ""}
-        finish_panel(axes, title, {"loc": "center right", "fontsize": 7.5}, **words)
+            pair.curve("m", i, j).draw(panel, colour, f"$M_{{{i + 1}{j + 1}}}$: {words}")
+        total, runs = (solution["m"].values.sum(axis=(-1, -2)) / 2 for solution in pair)
+        steps_of = [solution["step"].values for solution in pair]
+        Curve(steps_of[0], total, steps_of[1], runs).draw(panel, THEORY_COLOUR, "half the sum")
+        finish(panel, title, xlabel=STEP)
         report((done + 1) / len(seen))
+    panels[0, 0].set_ylabel("overlap with the teacher")
+    legend_of(panels[0, 0], f"networks, d = {size}", loc="center right", bbox_to_anchor=(1, 0.45))
+    letter(panels.flat)
     return figure
+
+
+def problem_of_early_stopping(examples: int = 2, steps: int = 40) -> Problem:
+    """A few noisy trajectories, used at every step."""
+    data = Dataset(TeacherFlow(noise=1 / 3), examples=examples)
+    return trained(flow(1.0, 1.0, step=0.2), 0.5, steps, data)
 
 
 def early_stopping(
@@ -148,76 +112,73 @@ def early_stopping(
     examples: Sequence[int] = (1, 2, 4),
 ) -> Figure:
     """Train and test loss for reused trajectories of a noisy teacher."""
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.subplots()
-    drawn_steps = evenly_spaced_steps(steps)
+    figure, panels = new_panels(1, 2, sharey=True)
+    tested, fitted = panels.flat
+    names: tuple[list, list] = ([], [])
     for done, (n, colour) in enumerate(zip(examples, COLOURS, strict=False)):
-        network = flow(1.0, 1.0, step=0.2)
-        problem = asked(network, 0.5, steps, Dataset(TeacherFlow(noise=1 / 3), examples=n))
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
-        for name, style in (("test_loss", "-"), ("train_loss", "--")):
-            draw_line(
-                axes, theory, name, f"n = {n}" if style == "-" else None, color=colour, ls=style
-            )
-            fill = {"mfc": colour} if style == "-" else {}
-            draw_points(axes, drawn_steps, runs[name].values, colour, **fill)
-        losses = theory["test_loss"].values
-        best = int(np.argmin(losses))
-        axes.plot([best], [losses[best]], "v", color=colour, ms=8, zorder=5)
+        problem = problem_of_early_stopping(n, steps)
+        pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
+        losses = pair.curve("test_loss")
+        names[0].append((losses.draw(tested, colour), f"n = {n}"))
+        names[1].append((pair.curve("train_loss").draw(fitted, colour, ls=TRAIN), f"n = {n}"))
+        best = int(np.argmin(losses.values))
+        tested.plot([best], [losses.values[best]], "v", color=colour, ms=8, zorder=5)
         report((done + 1) / len(examples))
-    for words, ls, fill in (("test loss", "-", "0.4"), ("train loss", "--", "white")):
-        look: dict[str, Any] = {"ls": ls, "marker": "o", "mfc": fill, "ms": 3.5, "lw": 1.4}
-        axes.plot([], [], color="0.4", label=f"{words}, d = {size}", **look)
-    axes.plot([], [], "v", color="0.4", ms=8, label="where to stop")
-    title = "n trajectories of a noisy teacher at every step"
-    finish_panel(
-        axes, title, {"ncols": 2, "fontsize": 7.5}, xlabel=STEP, ylabel=LOSS, ylim=(0, 0.75)
-    )
+    tested.plot([], [], "v", color=NEUTRAL, ms=8, label="where to stop")
+    finish(tested, "test loss", xlabel=STEP, ylabel=LOSS, ylim=(0, 0.75))
+    finish(fitted, "train loss", xlabel=STEP)
+    for panel, named in zip((tested, fitted), names, strict=True):
+        name_lines(panel, named, room=0.17)
+    legend_of(tested, f"networks, d = {size}", loc="lower left")
+    letter(panels.flat)
     return figure
+
+
+def problem_of_next_token(chained: bool = True, noise: float = 0.0, steps: int = 50) -> Problem:
+    """Trained on the pieces of one long trajectory, or on fresh ones."""
+    data = Stream(TeacherFlow(noise=noise, chained=chained))
+    return trained(flow(1.0, 0.75, step=0.2, noise=noise), 0.4, steps, data)
 
 
 def next_token(report: Report, size: int = 100, seeds: int = 20, steps: int = 50) -> Figure:
     """One long trajectory cut into pieces, compared with fresh starts, without and with noise."""
-    figure, panels = _two_panels(4.0)
-    drawn_steps = evenly_spaced_steps(steps)
+    figure, panels = new_panels(1, 2)
+    losses, overlaps = panels.flat
+    overlaps.axhline(1.0, **GUIDE)
     done = 0
-    for axes, noise, title in zip(
-        panels, (0.0, 0.1), ("(a) without noise", "(b) with noise, $τ_s = τ_t = 0.1$"), strict=True
-    ):
+    for panel, noise in ((losses, 0.0), (overlaps, 0.1)):
         for chained, colour in ((True, COLOURS[3]), (False, THEORY_COLOUR)):
-            network = flow(1.0, 0.75, step=0.2, noise=noise)
-            problem = asked(network, 0.4, steps, Stream(TeacherFlow(noise=noise, chained=chained)))
-            theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
+            problem = problem_of_next_token(chained, noise, steps)
+            pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
             label = "next piece of one trajectory" if chained else "fresh trajectories"
-            names = ("test_loss", "train_loss") if noise == 0 else ("m",)
-            for name in names:
-                if name in theory.observables:
-                    style = "--" if name == "train_loss" else "-"
-                    shown = None if name == "train_loss" else label
-                    draw_line(axes, theory, name, shown, color=colour, ls=style)
-                    draw_points(axes, drawn_steps, of_one_unit(runs, name).values, colour)
+            if noise:
+                pair.curve("m").draw(panel, colour, label)
+            else:
+                pair.curve("test_loss").draw(panel, colour)
+            if chained and not noise:
+                pair.curve("train_loss").draw(panel, colour, ls=TRAIN)
             done += 1
             report(done / 4)
-        name_points(axes, f"d = {size}, {seeds} fields")
-        if noise == 0:
-            axes.plot(
-                [], [], color="0.4", ls="--", lw=1.4, label="loss of the pieces, before training"
-            )
-            finish_panel(axes, title, {"loc": "lower left", "fontsize": 7.5}, xlabel=STEP, ylabel=LOSS,
-                         yscale="log", ylim=(1e-5, 1))  # fmt: skip
-        else:
-            axes.axhline(1.0, color="0.7", lw=0.8)
-            finish_panel(axes, title, {"loc": "lower right", "fontsize": 7.5}, xlabel=STEP,
-                         ylabel="overlap m with the teacher's control")  # fmt: skip
+    finish(losses, "without noise", xlabel=STEP, ylabel=LOSS, yscale="log", ylim=(1e-6, 1))
+    finish(overlaps, "with noise, $τ_s = τ_t = 0.1$", xlabel=STEP, ylabel="overlap m")
+    legend_of(losses, train=True, loc="lower left")
+    legend_of(overlaps, f"networks, d = {size}", loc="lower right")
+    letter(panels.flat)
     return figure
+
+
+def problem_of_masks(observations: Observations | None = None, steps: int = 30) -> Problem:
+    """A flow whose teacher is seen at the end, or as the observations say."""
+    data = Stream(TeacherFlow(observations=observations))
+    return trained(flow(1.0, 0.75, step=GRID), 1.0, steps, data)
 
 
 def masks(
     report: Report, size: int = 100, seeds: int = 10, steps: int = 30, visible: float = 0.4
 ) -> Figure:
     """Training if the loss sees the end, two times, or a part of the components at two times."""
-    figure, (overlaps, norms) = _two_panels()
-    drawn_steps = evenly_spaced_steps(steps)
+    figure, panels = new_panels(1, 2)
+    overlaps, norms = panels.flat
     kinds = (
         ("the end", None),
         ("two times", Observations([0.5, 1.0])),
@@ -225,22 +186,26 @@ def masks(
         ("the same, one mask", Observations([0.5, 1.0], visible=visible, mask="trajectory")),
     )
     for done, ((words, seen), colour) in enumerate(zip(kinds, COLOURS, strict=False)):
-        problem = asked(
-            flow(1.0, 0.75, step=GRID), 1.0, steps, Stream(TeacherFlow(observations=seen))
-        )
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
-        for axes, name in ((overlaps, "m"), (norms, "Q")):
-            draw_line(axes, theory, name, words, color=colour)
-            draw_points(axes, drawn_steps, of_one_unit(runs, name).values, colour)
+        problem = problem_of_masks(seen, steps)
+        pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
+        pair.curve("m").draw(overlaps, colour, words)
+        pair.curve("Q").draw(norms, colour)
         report((done + 1) / len(kinds))
-    name_points(overlaps, f"d = {size}, {seeds} fields")
-    finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")
-    finish_panel(norms, "(b) norm of the control", {}, xlabel=STEP, ylabel="norm Q")
+    finish(overlaps, "overlap with the teacher", xlabel=STEP, ylabel="overlap m")
+    finish(norms, "norm of the control", xlabel=STEP, ylabel="norm Q")
+    legend_of(overlaps, loc="lower right")
+    legend_of(norms, f"networks, d = {size}", loc="upper right")
+    letter(panels.flat)
     return figure
 
 
 CONTEXT = PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.0, 0.8]]]))
 """G(q, m, s) = 0.4 q m + 0.8 q m s."""
+
+
+def problem_of_context(delay: float = 0.5, steps: int = 30) -> Problem:
+    """A flow whose field also depends on the state a `delay` ago."""
+    return trained(NeuralODE(CONTEXT, 0.75, 2.0, 12, delay=delay), 0.2, steps)
 
 
 def context(
@@ -251,19 +216,19 @@ def context(
     delays: Sequence[float] = (0.0, 0.5, 1.0),
 ) -> Figure:
     """Training in a field that also depends on an earlier state."""
-    figure, (overlaps, losses) = _two_panels()
-    drawn_steps = evenly_spaced_steps(steps)
+    figure, panels = new_panels(1, 2)
+    overlaps, losses = panels.flat
     for done, (delay, colour) in enumerate(zip(delays, COLOURS, strict=False)):
-        network = NeuralODE(CONTEXT, 0.75, 2.0, 12, delay=delay)
-        problem = asked(network, 0.2, steps)
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
-        for axes, name in ((overlaps, "m"), (losses, "test_loss")):
-            draw_line(axes, theory, name, f"delay {delay:g}", color=colour)
-            draw_points(axes, drawn_steps, of_one_unit(runs, name).values, colour)
+        problem = problem_of_context(delay, steps)
+        pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
+        pair.curve("m").draw(overlaps, colour, f"delay {delay:g}")
+        pair.curve("test_loss").draw(losses, colour)
         report((done + 1) / len(delays))
-    name_points(overlaps, f"d = {size}, {seeds} fields")
-    finish_panel(overlaps, "(a) overlap with the teacher", {}, xlabel=STEP, ylabel="overlap m")
-    finish_panel(losses, "(b) loss", {}, xlabel=STEP, ylabel=LOSS)
+    finish(overlaps, "overlap with the teacher", xlabel=STEP, ylabel="overlap m")
+    finish(losses, "loss", xlabel=STEP, ylabel=LOSS)
+    legend_of(overlaps, loc="lower right")
+    legend_of(losses, f"networks, d = {size}", loc="upper right")
+    letter(panels.flat)
     return figure
 
 
@@ -271,24 +236,27 @@ DRIVEN = PolynomialField(np.array([[[0.0, 0.0], [0.0, 0.4]], [[0.0, 0.0], [0.4, 
 """G(q, m, s) = 0.4 q m + 0.4 q s + 0.4 q m s."""
 
 
+def problem_of_stack(driver_loss: float = 0.0, steps: int = 80) -> Problem:
+    """A system that is driven by another one."""
+    network = flow(1.0, 0.75, step=GRID, driven=DRIVEN, driver_loss=driver_loss)
+    return trained(network, 0.5, steps)
+
+
 def stack(report: Report, size: int = 50, seeds: int = 10, steps: int = 80) -> Figure:
     """The controls of a driver and of the system that it drives."""
-    figure, panels = _two_panels(sharey=True)
-    drawn_steps = evenly_spaced_steps(steps)
-    for done, share in enumerate((0.0, 0.3)):
-        axes = panels[done]
-        network = flow(1.0, 0.75, step=GRID, driven=DRIVEN, driver_loss=share)
-        problem = asked(network, 0.5, steps)
-        theory, runs = solve(problem), simulate(problem, size, seeds, save_at=drawn_steps)
-        for unit, words in enumerate(("the driver", "the driven system")):
-            values, points = theory["m"].values[:, unit, unit], runs["m"].values[..., unit, unit]
-            label = f"$m_{unit + 1}$, {words}"
-            _curve(axes, theory["step"], values, points, drawn_steps, COLOURS[unit], label)
-        name_points(axes, f"d = {size}, {seeds} fields")
-        title = "(a) the driven system is seen" if done == 0 else "(b) the driver is seen too"
-        words = {"xlabel": STEP, "ylabel": "overlap with the teacher" if done == 0 else ""}
-        finish_panel(axes, title, {"loc": "lower right"}, **words)
+    figure, panels = new_panels(1, 2, sharey=True)
+    titles = ("the driven system is seen", "the driver is seen too")
+    for done, (share, title) in enumerate(zip((0.0, 0.3), titles, strict=True)):
+        panel = panels[0, done]
+        problem = problem_of_stack(share, steps)
+        pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
+        for unit, words in enumerate(("driver", "driven system")):
+            pair.curve("m", unit, unit).draw(panel, COLOURS[unit], f"$m_{unit + 1}$, {words}")
+        finish(panel, title, xlabel=STEP)
         report((done + 1) / 2)
+    panels[0, 0].set_ylabel("overlap with the teacher")
+    legend_of(panels[0, 1], f"networks, d = {size}", loc="lower right")
+    letter(panels.flat)
     return figure
 
 
@@ -302,5 +270,14 @@ register_figures(
         "neural-ode-masks": masks,
         "neural-ode-context": context,
         "neural-ode-stack": stack,
+    },
+    {
+        "neural-ode-neurons": problem_of_neurons,
+        "neural-ode-windows": problem_of_windows,
+        "neural-ode-early-stopping": problem_of_early_stopping,
+        "neural-ode-next-token": problem_of_next_token,
+        "neural-ode-masks": lambda: problem_of_masks(Observations([0.5, 1.0], visible=0.4)),
+        "neural-ode-context": problem_of_context,
+        "neural-ode-stack": problem_of_stack,
     },
 )

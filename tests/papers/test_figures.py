@@ -15,7 +15,10 @@ import pytest
 from learndyn.papers import convolutional as convolutional_figure
 from learndyn.papers import deep_linear, neural_ode, primer, residual, wide, wide_features
 from learndyn.papers import delayed_features as reused
+from learndyn.papers import neural_ode_chaos as flows
 from learndyn.papers import neural_ode_family as family
+from learndyn.papers import neural_ode_pipeline as drawing
+from learndyn.papers import neural_ode_variants as variants
 from learndyn.papers.registry import figures
 from tests.pictured import along_y, legend_of, place_of
 
@@ -32,6 +35,7 @@ class Tiny(NamedTuple):
     - `titles`: every panel has a title. `labels`: labels of axes that are there. `along_x`: that of x in every panel.
     - `legend`: every panel has one with so many names. `lines`: so many lines in every panel, all of them positive.
     - `named`: what the name of a line contains. `gaps`: images may have cells without a value.
+    - `boxes`: it is a drawing, without axes.
     """
 
     make: Callable
@@ -48,6 +52,7 @@ class Tiny(NamedTuple):
     lines: int = 0
     named: str = ""
     gaps: bool = False
+    boxes: bool = False
 
 
 WIDE = ("γ₀", "η = ", "P = ", "D = ", "L = ", "N = ", "steps", "aper")
@@ -65,7 +70,7 @@ UNTITLED: dict[str, Any] = {"titles": False, "legend": 1, "lines": 2}
 GRID: dict[str, Any] = {"grid": True, **UNTITLED}
 ROW: dict[str, Any] = {"legend": 1, "lines": 4}
 SYSTEMS: dict[str, Any] = {"size": 16, "seeds": 2}
-LEGENDS: dict[str, Any] = {"legend": 3, "named": "d = 16", "along_x": "training step a"}
+LEGENDS: dict[str, Any] = {"named": "d = 16", "along_x": "training step a"}
 
 TINY = {
     "primer-1": Tiny(primer.figure_1, {}, PRIMER, 3, ("N = 784", "η = 0.5"), size=20),
@@ -150,6 +155,7 @@ TINY = {
         *(BORDELON, 4, ("γ₀", "η = ", "N channels", "aper")),
         titles=False,
     ),
+    "neural-ode-1": Tiny(drawing.pipeline, {}, URBANI, 1, boxes=True),
     "neural-ode-2": Tiny(
         neural_ode.figure_2, {"sizes": (8, 6), "seeds": 2, "steps": (12, 12)}, URBANI, 3, TRAINED
     ),
@@ -162,15 +168,30 @@ TINY = {
         *(URBANI, 3, TRAINED),
     ),
     "neural-ode-chaos": Tiny(
-        neural_ode.chaos, {"count": 4, "grids": (0.1, 0.05), "time": 4.0}, URBANI, 3, FLOW
+        flows.chaos, {"count": 4, "grids": (0.1, 0.05), "time": 4.0}, URBANI, 3, FLOW
     ),
     "neural-ode-adjoint": Tiny(
-        neural_ode.adjoints, {"time": 2.0, "short": 0.6, "size": 6, "seeds": 2}, URBANI, 3, FLOW
+        flows.adjoints, {"time": 2.0, "short": 0.6, "size": 6, "seeds": 2}, URBANI, 3, FLOW
     ),
     "neural-ode-reuse": Tiny(
         neural_ode.reuse,
         {"sizes": (6, 8), "seeds": 2, "steps": 4, "examples": (1, 2)},
         *(URBANI, 3, TRAINED),
+    ),
+    "neural-ode-noisy-adjoint": Tiny(
+        variants.noisy_adjoint,
+        {"size": 8, "seeds": 2, "steps": 12, "count": 3, "rates": (0.3,)},
+        *(URBANI, 3, FAMILY),
+    ),
+    "neural-ode-student-time": Tiny(
+        variants.student_time,
+        {"size": 8, "seeds": 2, "steps": 12, "times": (0.6, 1.0, 2.0), "windowed": (0.4, 0.8)},
+        *(URBANI, 3, FAMILY),
+    ),
+    "neural-ode-power-law": Tiny(
+        variants.power_law,
+        {"size": 8, "seeds": 2, "steps": 80, "neurons": 8},
+        *(URBANI, 3, FAMILY),
     ),
     "neural-ode-neurons": Tiny(family.neurons, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
     "neural-ode-windows": Tiny(family.windows, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),
@@ -226,6 +247,9 @@ def test_a_figure_has_labelled_panels(name):
     bars = [panel for panel in figure.axes if panel.get_label() == "<colorbar>"]
     panels = [panel for panel in figure.axes if panel not in bars]
     assert all(bar.get_ylabel() for bar in bars)
+    if tiny.boxes:
+        assert not panels[0].axison
+        return
     for panel in panels:
         # The maps of a grid share the labels of its last row and first column.
         at_ends = tiny.grid or (panel.images and name.startswith("wide"))

@@ -10,18 +10,16 @@ import pytest
 
 import learndyn as ld
 from tests.papers.test_figures import drawn_tiny, registered
-from tests.pictured import along_x
+from tests.pictured import along_x, curve_of
 
 ROUNDING = 1e-12
 """Sums of a few thousand terms of order one, along some hundred steps that contract."""
 
 
 def curve(name: str, panel: int, label: str) -> np.ndarray:
-    """The values of the line of this label, or of the one whose label begins so."""
-    found = {str(line.get_label()): line for line in drawn_tiny(name)[0].axes[panel].lines}
-    if label not in found:
-        (label,) = (one for one in found if one.startswith(label))
-    return np.asarray(found[label].get_ydata(), dtype=float)
+    """The values of the line of this name, or of the one whose name begins so."""
+    panels = drawn_tiny(name)[0].axes
+    return np.asarray(curve_of(panels[panel], label, panels).get_ydata(), dtype=float)
 
 
 def by_hand(rate, epochs, data=None, field=((0, 0), (0, 0.8), (0.4, 0)), **network):
@@ -84,13 +82,9 @@ def test_half_the_sum_of_two_windows_is_learned_long_before_their_order():
 @pytest.mark.slow
 def test_the_test_loss_of_few_noisy_trajectories_has_a_minimum_later_for_more_of_them():
     name = "neural-ode-early-stopping"
-    (axes,) = drawn_tiny(name)[0].axes
-    marks = [line for line in axes.lines if line.get_marker() == "v" and len(along_x(line))]
-    train = [
-        np.asarray(line.get_ydata())
-        for line in axes.lines
-        if line.get_linestyle() == "--" and len(along_x(line))
-    ]
+    tested, _ = drawn_tiny(name)[0].axes
+    marks = [line for line in tested.lines if line.get_marker() == "v" and len(along_x(line))]
+    train = [curve(name, 1, f"n = {n}") for n in (1, 2, 4)]
     best = []
     for n, mark, falling in zip((1, 2, 4), marks, train, strict=True):
         test = curve(name, 0, f"n = {n}")

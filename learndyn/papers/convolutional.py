@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from learndyn.core.progressing import Report
@@ -13,8 +13,18 @@ from learndyn.families.wide.network import Convolution, Wide
 from learndyn.families.wide.solve import SampledLayers
 from learndyn.papers.captions.convolutional import FACTS
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.plotting import draw_points, finish_panel
-from learndyn.pictures.style import COLOURS, SAMPLED_BAND
+from learndyn.papers.wide_panels import STEP, draw_curve
+from learndyn.pictures.style import (
+    CIRCLE,
+    COLOURS,
+    NEUTRAL,
+    draw_networks,
+    finish,
+    legend_of,
+    letter,
+    name_lines,
+    new_panels,
+)
 from learndyn.problem.activations import as_activation
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
@@ -23,9 +33,9 @@ from learndyn.problem.training import GradientDescent
 POSITIONS, NOISE = 6, 0.3
 MARKERS = ("s", "^", "o")
 PANELS = {
-    "train_loss": "train loss  ⟨(y − f)²⟩/2",
-    "test_loss": "test loss  ⟨(y − f)²⟩/2",
-    "alignment": "alignment of the last kernel with yyᵀ",
+    "train_loss": ("train loss", "⟨(y − f)²⟩/2"),
+    "test_loss": ("test loss", "⟨(y − f)²⟩/2"),
+    "alignment": ("last kernel and targets", "alignment of Φ² with yyᵀ"),
 }
 
 
@@ -39,6 +49,14 @@ def waves(count: int, positions: int, noise: float, seed: int) -> tuple[np.ndarr
     return x + noise * rng.standard_normal(x.shape), y
 
 
+def wave_problem(richness: float, steps: int = 60, points: int = 6) -> Problem:
+    """Convolutional networks that tell the two kinds of waves apart."""
+    data = Points(*waves(points, POSITIONS, NOISE, 0), *waves(points, POSITIONS, NOISE, 1))
+    convolution = Convolution(POSITIONS, kernel=3)
+    network = Wide(2, as_activation("softplus"), richness, centered=True, convolution=convolution)
+    return Problem(network, data, GradientDescent(0.25, steps=steps))
+
+
 def figure_5(
     report: Report,
     widths: Sequence[int] = (64, 256, 1024),
@@ -50,45 +68,48 @@ def figure_5(
     batches: int = 4,
 ) -> Figure:
     """Losses and kernel alignment of the limit, and of networks of several widths, at several richnesses."""
-    data = Points(*waves(points, POSITIONS, NOISE, 0), *waves(points, POSITIONS, NOISE, 1))
     method = SampledLayers(samples=samples, batches=batches)
-    figure = Figure(figsize=(11, 3.6), layout="constrained")
-    axes = figure.subplots(1, len(PANELS))
-    total, done = len(richness) * (1 + len(widths)), 0
+    figure, grid = new_panels(2, 2, panel=(3.6, 3.2))
+    *panels, words = grid.ravel()
+    total, done, names = len(richness) * (1 + len(widths)), 0, []
     for colour, gamma in zip(COLOURS, richness, strict=False):
-        convolution = Convolution(POSITIONS, kernel=3)
-        network = Wide(2, as_activation("softplus"), gamma, centered=True, convolution=convolution)
-        problem = Problem(network, data, GradientDescent(0.25, steps=steps))
+        problem = wave_problem(gamma, steps, points)
         theory = solve(problem, method, save_at=min(steps + 1, 31))
-        for panel, name in zip(axes, PANELS, strict=True):
-            values, error = (
-                _of_last_layer(theory[name]),
-                _of_last_layer(theory.standard_error(name)),
-            )
-            label = f"γ₀ = {gamma:g}, N → ∞"
-            panel.plot(theory["step"], values, color=colour, lw=1.4, label=label)
-            low, high = values - 2 * error, values + 2 * error
-            panel.fill_between(theory["step"], low, high, color=colour, **SAMPLED_BAND)
+        lines = []
+        for panel, name in zip(panels, PANELS, strict=True):
+            lines.append(draw_curve(panel, theory, name, colour, layer=_last(name)))
+        names.append((lines[-1], f"γ₀ = {gamma:g}"))
         done += 1
         report(done / total)
         for marker, width in zip(MARKERS, widths, strict=False):
             runs = simulate(problem, width, seeds, save_at=min(steps + 1, 13))
-            for panel, name in zip(axes, PANELS, strict=True):
-                trained = _of_last_layer(runs[name]).transpose("seed", "step").values
-                look = {"fmt": marker, "label": f"N = {width}" if colour == COLOURS[0] else None}
-                draw_points(panel, runs["step"], trained, colour, **look)
+            for panel, name in zip(panels, PANELS, strict=True):
+                curves = runs[name] if _last(name) is None else runs[name].isel(layer=-1)
+                trained = curves.transpose("seed", "step").values
+                draw_networks(panel, runs["step"], trained, colour, marker=marker)
             done += 1
             report(done / total)
-    for panel, words in zip(axes, PANELS.values(), strict=True):
-        finish_panel(panel, "", xlabel="training step t", ylabel=words, ylim=(0, None))
-    axes[0].legend(frameon=False, fontsize=7.5)
+    for panel, (title, ylabel) in zip(panels, PANELS.values(), strict=True):
+        finish(panel, title, xlabel=STEP, ylabel=ylabel, ylim=(0, None))
+    name_lines(panels[-1], names, room=0.25)
+    letter(panels)
+    _explain(words, widths)
     return figure
 
 
-def _of_last_layer(curve: xr.DataArray | None) -> xr.DataArray:
-    """A loss as it is, and the last layer of what layers have."""
-    assert curve is not None, "sampled limits have standard errors"
-    return curve.isel(layer=-1) if "layer" in curve.dims else curve
+def _last(name: str) -> int | None:
+    """The layer of an observable that is drawn, None for losses."""
+    return -1 if name == "alignment" else None
 
 
-register_figures(FACTS, {"wide-5": figure_5})
+def _explain(panel: Axes, widths: Sequence[int]) -> None:
+    """Say in an empty panel what lines and markers are."""
+    panel.set_axis_off()
+    panel.plot([], [], color=NEUTRAL, lw=1.4, label="theory, N → ∞")
+    for marker, width in zip(MARKERS, widths, strict=False):
+        label = f"networks, N = {width}"
+        panel.plot([], [], color=NEUTRAL, **(CIRCLE | {"marker": marker}), label=label)
+    legend_of(panel, loc="center left", fontsize=10, labelspacing=0.9)
+
+
+register_figures(FACTS, {"wide-5": figure_5}, {"wide-5": lambda: wave_problem(1.4)})

@@ -1,12 +1,12 @@
 """Figure 1 of the paper on wide networks that learn features: all of its nine panels, on ten images of digits."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 
 from learndyn.core.progressing import Report
 from learndyn.core.simulate import simulate
@@ -19,31 +19,47 @@ from learndyn.papers.digits import ten_digits
 from learndyn.papers.registry import register_figures
 from learndyn.papers.wide_panels import (
     LOSS,
-    OVER_POINTS,
     STEP,
     RichnessSeries,
     by_target,
     cosine,
-    draw_line,
+    draw_curve,
     draw_maps,
     few_states,
     final,
     one_output,
+    over_points,
     over_times,
     parts,
     traced,
 )
-from learndyn.pictures.plotting import draw_points, finish_panel
-from learndyn.pictures.style import COLOURS
+from learndyn.pictures.style import (
+    CIRCLE,
+    COLOURS,
+    GUIDE,
+    draw_networks,
+    draw_theory,
+    finish,
+    legend_of,
+    letter,
+    name_lines,
+    new_panels,
+)
 
 KERNELS = {"Phi": "Φ", "G": "G"}
 RICHEST = 2.0
 """γ_0 of all panels but that of the losses."""
 
 
+def digit_series(steps: int = 100) -> RichnessSeries:
+    """Tanh networks on ten images of digits."""
+    return RichnessSeries(3, "tanh", ten_digits(), 0.1, steps)
+
+
 def figure_1(
     report: Report,
     size: int = 2500,
+    seeds: int = 4,
     widths: Sequence[int] = (50, 100, 250, 500, 1000, 2500),
     repeats: int = 10,
     steps: int = 100,
@@ -51,31 +67,61 @@ def figure_1(
     batches: int = 8,
     draws: int = 8,
 ) -> Figure:
-    """Losses, preactivations and kernels of a tanh network, theory and finite networks."""
-    setting = RichnessSeries(3, "tanh", ten_digits(), 0.1, steps)
-    states, method = setting.all_states(), SampledLayers(samples=samples, batches=batches)
-    figure = Figure(figsize=(14.0, 9.8), layout="constrained")
-    top, *rows = parts(figure, 3, 1, height_ratios=(1.15, 1, 1))
-    losses, start, end = top.subplots(1, 3)
-    few, theory, run = few_states(states), None, None
-    for done, richness in enumerate((0.2, 1.0, RICHEST)):
+    """Losses and preactivations of a tanh network, theory and finite networks, and how far their kernels differ."""
+    setting = digit_series(steps)
+    few, method = (
+        few_states(setting.all_states(), 11),
+        SampledLayers(samples=samples, batches=batches),
+    )
+    figure, panels = new_panels(2, 2, panel=(3.6, 3.2))
+    losses, start, end, apart = panels.ravel()
+    theory, runs, names = None, None, []
+    for done, (richness, colour) in enumerate(zip((0.2, 1.0, RICHEST), COLOURS, strict=False)):
         problem = setting.problem(richness)
-        theory = solve(problem, method, save_at=states)
-        run = simulate(problem, size, method=WideDescent(samples=size), save_at=states)
-        draw_line(losses, theory, "train_loss", f"γ₀ = {richness:g}", color=COLOURS[done])
-        draw_points(losses, few, run["train_loss"].values[:, few], COLOURS[done])
+        theory = solve(problem, method, save_at=setting.all_states())
+        runs = simulate(problem, size, seeds, method=WideDescent(samples=size), save_at=few)
+        line = draw_curve(losses, theory, "train_loss", colour)
+        draw_networks(losses, few, runs["train_loss"].values, colour)
+        names.append((line, f"γ₀ = {richness:g}"))
         report(0.15 * (done + 1))
     assert theory is not None
-    assert run is not None
-    losses.plot([], [], "o", color="0.4", mfc="white", ms=3.5, label=f"network, N = {size}")
-    finish_panel(losses, "(a) loss", {}, xlabel=STEP, ylabel=LOSS, yscale="log")
-    draw_start(start, theory, run, setting)
-    draw_end(end, _final_preactivations(setting, samples, draws), run)
-    misaligned = misalignments(theory, setting, widths, repeats, report)
-    for row, name, letters in zip(rows, KERNELS, ("def", "ghi"), strict=True):
-        *maps, curves = parts(row, 1, 3)
-        _draw_kernels(maps, name, letters, theory, run, setting)
-        _draw_widths(curves.subplots(), name, letters[2], widths, misaligned[name])
+    assert runs is not None
+    finish(losses, "loss", xlabel=STEP, ylabel=LOSS, yscale="log")
+    name_lines(losses, names, room=0.25)
+    legend_of(losses, f"networks, N = {size}", loc="lower left")
+    draw_start(start, theory, runs, setting)
+    draw_end(end, _final_preactivations(setting, samples, draws), runs)
+    _draw_widths(apart, widths, misalignments(theory, setting, widths, repeats, report))
+    letter(panels.ravel())
+    report(1.0)
+    return figure
+
+
+def figure_1_kernels(
+    report: Report, size: int = 2500, steps: int = 100, samples: int = 4096, batches: int = 4
+) -> Figure:
+    """Feature and gradient kernels of a tanh network, at the end and over both times, of theory and network."""
+    setting = digit_series(steps)
+    problem, few = setting.problem(RICHEST), few_states(setting.all_states(), 51)
+    theory = solve(problem, SampledLayers(samples=samples, batches=batches), save_at=few)
+    report(0.5)
+    run = simulate(problem, size, save_at=few)
+    figure = Figure(figsize=(7.4, 7.6), layout="constrained")
+    blocks = parts(figure, 2, 2)
+    order = by_target(setting.points)
+    for (name, symbol), row, letters in zip(
+        KERNELS.items(), (blocks[:2], blocks[2:]), ("ab", "cd"), strict=True
+    ):
+        kernels = {
+            "theory": one_output(theory[name]).values,
+            "network": one_output(run[name]).isel(seed=0).values,
+        }
+        at_end = {who: final(kernel, order) for who, kernel in kernels.items()}
+        title, words = f"({letters[0]}) {symbol} at the end", f"${symbol}^ℓ_{{μα}}(T, T)$"
+        draw_maps(row[0], title, at_end, over_points(setting.points), words)
+        traces = {who: traced(kernel) for who, kernel in kernels.items()}
+        title, words = f"({letters[1]}) {symbol} over both times", f"$Σ_μ {symbol}^ℓ_{{μμ}}(t, s)$"
+        draw_maps(row[1], title, traces, over_times(steps), words)
     report(1.0)
     return figure
 
@@ -94,17 +140,17 @@ def initial_density(
     return np.mean(np.exp(exponent) / np.sqrt(2 * np.pi * variance), axis=1)
 
 
-def draw_start(axes: Axes, theory: Solution, run: Solution, setting: RichnessSeries) -> None:
+def draw_start(panel: Axes, theory: Solution, runs: Solution, setting: RichnessSeries) -> None:
     """Preactivations of all layers at the start: those of the theory are Gaussian."""
-    reach = 1.02 * float(abs(run["preactivation"].isel(step=0)).max())
+    at_start = runs["preactivation"].isel(step=0)
+    reach = 1.02 * float(abs(at_start).max())
     h = np.linspace(-reach, reach, 201)
     for layer, colour in enumerate(COLOURS[: setting.depth]):
         density = initial_density(theory, setting, layer, h)
-        axes.plot(h, density, color=colour, lw=1.4, label=f"ℓ = {layer + 1}")
-        _draw_network_density(axes, run["preactivation"].isel(layer=layer, step=0), reach, colour)
-    finish_panel(
-        axes, "(b) preactivations at the start", {}, xlabel="preactivation $h^ℓ$", ylabel="density"
-    )
+        draw_theory(panel, h, density, colour, f"ℓ = {layer + 1}")
+        _draw_network_density(panel, at_start.isel(layer=layer), reach, colour)
+    finish(panel, "preactivations at the start", xlabel="preactivation $h^ℓ$", ylabel="density")
+    legend_of(panel)
 
 
 def _final_preactivations(setting: RichnessSeries, samples: int, draws: int) -> np.ndarray:
@@ -118,16 +164,15 @@ def _final_preactivations(setting: RichnessSeries, samples: int, draws: int) -> 
     return np.concatenate([h, -h], axis=1)
 
 
-def draw_end(axes: Axes, theory: np.ndarray, run: Solution) -> None:
+def draw_end(panel: Axes, theory: np.ndarray, runs: Solution) -> None:
     """Preactivations of all layers at the end: those of the theory (layers × values) are sampled."""
-    trained = run["preactivation"].isel(step=-1)
+    trained = runs["preactivation"].isel(step=-1)
     reach = 1.02 * float(max(abs(theory).max(), abs(trained).max()))
-    for layer, h in enumerate(theory):
-        label, colour = f"ℓ = {layer + 1}", COLOURS[layer]
-        axes.stairs(*_density(h, reach), color=colour, lw=1.4, label=label)
-        _draw_network_density(axes, trained.isel(layer=layer), reach, colour)
-    title, words = f"(c) preactivations at the end, γ₀ = {RICHEST:g}", "preactivation $h^ℓ$"
-    finish_panel(axes, title, {}, xlabel=words, ylabel="density")
+    for layer, (h, colour) in enumerate(zip(theory, COLOURS, strict=False)):
+        panel.stairs(*_density(h, reach), color=colour, lw=1.4)
+        _draw_network_density(panel, trained.isel(layer=layer), reach, colour)
+    title = f"the same at the end, γ₀ = {RICHEST:g}"
+    finish(panel, title, xlabel="preactivation $h^ℓ$", ylabel="density")
 
 
 def _density(h: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
@@ -135,10 +180,9 @@ def _density(h: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
     return np.histogram(h, np.linspace(-reach, reach, 36), density=True)
 
 
-def _draw_network_density(axes: Axes, h: xr.DataArray, reach: float, colour: str) -> None:
+def _draw_network_density(panel: Axes, h: xr.DataArray, reach: float, colour: ColorType) -> None:
     density, edges = _density(h.values, reach)
-    look: dict[str, Any] = {"ms": 3.0, "mfc": "white", "color": colour}
-    axes.plot((edges[1:] + edges[:-1]) / 2, density, "o", **look)
+    panel.plot((edges[1:] + edges[:-1]) / 2, density, color=colour, **CIRCLE)
 
 
 def misalignments(
@@ -159,43 +203,22 @@ def misalignments(
     return {name: np.array(each) for name, each in values.items()}
 
 
-def _draw_kernels(
-    blocks: Sequence[Figure | SubFigure],
-    name: str,
-    letters: str,
-    theory: Solution,
-    run: Solution,
-    setting: RichnessSeries,
-) -> None:
-    """Kernels at the end, one class after the other, and their traces over both times, of theory and network."""
-    kernels = {
-        "theory": one_output(theory[name]).values,
-        "network": one_output(run[name]).isel(seed=0).values,
-    }
-    order, layers, symbol = by_target(setting.points), theory["layer"].values, KERNELS[name]
-    at_end = {who: final(kernel, order) for who, kernel in kernels.items()}
-    words = f"${symbol}^ℓ_{{μα}}(T, T)$"
-    title = f"({letters[0]}) {symbol} at the end"
-    draw_maps(blocks[0], title, at_end, layers, words=words, **OVER_POINTS)
-    traces = {who: traced(kernel) for who, kernel in kernels.items()}
-    words, look = f"$Σ_μ {symbol}^ℓ_{{μμ}}(t, s)$", over_times(setting.steps)
-    title = f"({letters[1]}) {symbol} over both times"
-    draw_maps(blocks[1], title, traces, layers, words=words, **look)
-
-
-def _draw_widths(
-    axes: Axes, name: str, letter: str, widths: Sequence[int], misaligned: np.ndarray
-) -> None:
-    """1 − A against the width, for every layer."""
-    symbol = KERNELS[name]
-    for layer in range(misaligned.shape[2]):
-        look = {"ls": "-", "lw": 1.2, "label": f"${symbol}^{layer + 1}$"}
-        draw_points(axes, widths, misaligned[:, :, layer].T, COLOURS[layer], **look)
-    guide = 0.6 * misaligned[0].mean(axis=0).min() * widths[0] / np.array(widths)
-    axes.plot(widths, guide, label="∝ 1/N", color="0.5", lw=1, ls=":")
-    title = f"({letter}) misalignment of {symbol} with the theory"
+def _draw_widths(panel: Axes, widths: Sequence[int], misaligned: dict[str, np.ndarray]) -> None:
+    """1 − A against the width, for both kernels of every layer."""
+    for (name, symbol), style in zip(KERNELS.items(), ("-", "--"), strict=True):
+        for layer, colour in enumerate(COLOURS[: misaligned[name].shape[2]]):
+            look = {"ls": style, "lw": 1.2, "label": f"${symbol}^{layer + 1}$"}
+            draw_networks(panel, widths, misaligned[name][:, :, layer].T, colour, **look)
+    lowest = min(each[0].mean(axis=0).min() for each in misaligned.values())
+    guide = 0.5 * lowest * widths[0] / np.array(widths)
+    panel.plot(widths, guide, ls=":", label="∝ 1/N", **GUIDE)
     settings = {"xscale": "log", "yscale": "log", "xlabel": "width N"}
-    finish_panel(axes, title, {}, ylabel="1 − A(theory, network)", **settings)
+    finish(panel, "kernels and the theory", ylabel="1 − A(theory, network)", **settings)
+    legend_of(panel, ncols=2, loc="upper right")
 
 
-register_figures(FACTS, {"wide-1": figure_1})
+register_figures(
+    FACTS,
+    {"wide-1": figure_1, "wide-1-kernels": figure_1_kernels},
+    dict.fromkeys(("wide-1", "wide-1-kernels"), lambda: digit_series().problem(RICHEST)),
+)

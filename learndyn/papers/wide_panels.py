@@ -6,20 +6,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
 
 from learndyn.core.solution import Solution
 from learndyn.families.wide.network import Wide
-from learndyn.pictures.style import SAMPLED_BAND
+from learndyn.pictures.style import TEXT, colours_of, draw_theory
 from learndyn.problem.activations import as_activation
 from learndyn.problem.points import Points
 from learndyn.problem.problem import Problem
 from learndyn.problem.training import GradientDescent
 
 STEP, LOSS = "training step t", "train loss  ⟨(y − f)²⟩/2"
-KERNELS, TIMES = "magma", "viridis"
-"""Colours of kernels over points, and over times."""
 
 
 class RichnessSeries(NamedTuple):
@@ -86,13 +85,19 @@ def final(kernel: np.ndarray, order: np.ndarray) -> np.ndarray:
     return equal_times(kernel)[..., -1, order, :][..., order]
 
 
-def draw_line(axes: Axes, theory: Solution, name: str, label: str | None, **look: Any) -> None:
-    """Draw an observable of the theory, with a band of two standard errors if it was sampled."""
-    steps, values, error = theory["step"].values, theory[name].values, theory.standard_error(name)
-    axes.plot(steps, values, label=label, **({"lw": 1.4, "zorder": 3} | look))
-    if error is not None:
-        low, high = values - 2 * error.values, values + 2 * error.values
-        axes.fill_between(steps, low, high, color=look["color"], **SAMPLED_BAND)
+def draw_curve(
+    panel: Axes,
+    theory: Solution,
+    name: str,
+    colour: ColorType,
+    label: str | None = None,
+    layer: int | None = None,
+) -> Line2D:
+    """Draw an observable of the theory, that of one layer if it is given, in a band if it was sampled."""
+    values, error = theory[name], theory.standard_error(name)
+    if layer is not None:
+        values, error = values.isel(layer=layer), None if error is None else error.isel(layer=layer)
+    return draw_theory(panel, theory[theory.axis], values, colour, label, error=error)
 
 
 def parts(figure: Figure | SubFigure, rows: int, columns: int, **ratios: Any) -> list:
@@ -105,43 +110,67 @@ def few_states(states: int, count: int = 12) -> np.ndarray:
     return np.unique(np.linspace(0, states - 1, count).round().astype(int))
 
 
+class MapAxes(NamedTuple):
+    """The axes of maps: their two labels, `ticks` with `names`, the edges (`extent`), a `border` between classes."""
+
+    labels: tuple[str, str]
+    ticks: tuple[float, ...]
+    names: tuple[str, ...]
+    extent: tuple[float, float, float, float]
+    border: float | None = None
+
+
+def over_points(points: Points) -> MapAxes:
+    """Axes of maps over points that are ordered by their targets, with the classes as names."""
+    count, first = len(points.targets), int(np.sum(points.targets < 0))
+    edges = (0.0, float(count), 0.0, float(count))
+    return MapAxes(
+        ("point α", "point μ"), (first / 2, (first + count) / 2), ("y=−1", "y=1"), edges, first
+    )
+
+
+def over_times(steps: int) -> MapAxes:
+    """Axes of maps over two times."""
+    ticks = (0, steps // 2, steps)
+    edges = (0.0, float(steps), 0.0, float(steps))
+    return MapAxes(("step s", "step t"), ticks, tuple(map(str, ticks)), edges)
+
+
 def draw_maps(
     block: Figure | SubFigure,
     title: str,
     rows: dict[str, np.ndarray],
-    layers: Sequence[int] | np.ndarray,
-    **look: Any,
+    axes: MapAxes,
+    words: str,
+    scale: Sequence[str] = (),
+    log: bool = False,
 ) -> None:
     """Draw heat maps, a row for each name and a column for each layer, with one colour scale.
 
-    `axis` are the labels of the axes and `words` that of the colours. The colour scale spans the values of all rows, or
-    of the rows named in `scale`.
+    `words` are the label of the colours. They span the values of all rows, or of the rows named in `scale`.
     """
-    axis, words, scale = look.pop("axis"), look.pop("words"), look.pop("scale", tuple(rows))
-    values = np.concatenate([np.ravel(rows[name]) for name in scale])
-    norm = Normalize(min(0.0, values.min()), values.max())
-    panels = block.subplots(len(rows), len(layers), squeeze=False, sharex=True, sharey=True)
+    values = np.concatenate([np.ravel(rows[name]) for name in scale or rows])
+    look = colours_of(values, log=log)
+    layers = len(next(iter(rows.values())))
+    panels = block.subplots(len(rows), layers, squeeze=False, sharex=True, sharey=True)
     image = None
     for row, (name, maps) in zip(panels, rows.items(), strict=True):
-        for axes, heat_map, layer in zip(row, maps, layers, strict=True):
-            image = axes.imshow(heat_map, norm=norm, origin="lower", interpolation="none", **look)
-            axes.tick_params(labelsize=7)
-            if axes in panels[0]:
-                axes.set_title(f"ℓ = {layer}", fontsize=8)
-            if axes in panels[-1]:
-                axes.set_xlabel(axis[0], fontsize=8)
-        row[0].set_ylabel(f"{name}\n{axis[1]}", fontsize=7)
+        for panel, heat_map in zip(row, maps, strict=True):
+            image = panel.imshow(
+                heat_map, origin="lower", interpolation="none", extent=axes.extent, **look
+            )
+            panel.set_xticks(axes.ticks, axes.names, fontsize=TEXT)
+            panel.set_yticks(axes.ticks, axes.names, fontsize=TEXT)
+            if axes.border is not None:
+                panel.axhline(axes.border, color="black", lw=0.6)
+                panel.axvline(axes.border, color="black", lw=0.6)
+        row[0].set_ylabel(f"{name}\n{axes.labels[1]}", fontsize=TEXT)
+    for layer, (top, bottom) in enumerate(zip(panels[0], panels[-1], strict=True), 1):
+        top.set_title(f"ℓ = {layer}", fontsize=9)
+        bottom.set_xlabel(axes.labels[0], fontsize=TEXT)
     block.suptitle(title, fontsize=10)
-    extend = "neither" if len(scale) == len(rows) else "both"
     assert image is not None
-    bar = block.colorbar(image, ax=panels, shrink=0.85, pad=0.02, extend=extend)
-    bar.set_label(words, fontsize=8)
-    bar.ax.tick_params(labelsize=7)
-
-
-OVER_POINTS: dict[str, Any] = {"axis": ("point α", "point μ"), "cmap": KERNELS}
-
-
-def over_times(steps: int) -> dict[str, Any]:
-    """How `draw_maps` draws functions of two times."""
-    return {"axis": ("step s", "step t"), "cmap": TIMES, "extent": (0, steps, 0, steps)}
+    extend = "both" if scale else "neither"
+    bar = block.colorbar(image, ax=panels, pad=0.02, aspect=25, extend=extend)
+    bar.set_label(words, fontsize=9)
+    bar.ax.tick_params(labelsize=TEXT)

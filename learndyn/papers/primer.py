@@ -17,11 +17,30 @@ from learndyn.families.two_layer.network import TwoLayer
 from learndyn.numerics.times import log_times
 from learndyn.papers.captions.primer import FACTS, SIZE, UNITS
 from learndyn.papers.registry import register_figures
-from learndyn.pictures.style import RUNS_COLOUR, THEORY_COLOUR
+from learndyn.pictures.style import (
+    COLOURS,
+    GUIDE,
+    RUNS_COLOUR,
+    a_few,
+    draw_networks,
+    draw_theory,
+    finish,
+    legend_of,
+    letter,
+    new_panels,
+)
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Stream
 from learndyn.problem.tasks import Teacher
 from learndyn.problem.training import GradientDescent
+
+HIDDEN = (2, 4, 6)
+"""Units K of the students in figures 1 and 2."""
+SCALES, STATES = (0.3, 1.0, 2.0), (0, 2, 3, 8)
+"""Initial scales in figure 3, and seeds of the initial states."""
+NARROW = (2.6, 2.8)
+TIME, LOSS = "time t = steps / N", "test loss ½⟨(y − ŷ)²⟩"
+LOG: dict[str, Any] = {"xscale": "log", "yscale": "log"}
 
 
 def alignment(theory: xr.DataArray, runs: xr.DataArray) -> xr.DataArray:
@@ -43,14 +62,11 @@ def _pairs(
     return results
 
 
-def _draw_loss(axes: Axes, theory: Solution, runs: Solution, label: bool = True) -> None:
-    """Draw the test loss of the theory over those of the runs."""
-    for index, curve in enumerate(runs["test_loss"]):
-        name = f"SGD, N = {SIZE}" if label and index == 0 else None
-        axes.plot(curve["time"], curve, color=RUNS_COLOUR, lw=0.8, alpha=0.7, label=name)
-    name = "theory, N → ∞" if label else None
-    axes.plot(theory["time"], theory["test_loss"], color=THEORY_COLOUR, lw=1.6, ls="--", label=name)
-    axes.set(xscale="log", yscale="log", xlabel="time t = steps / N")
+def _draw_loss(panel: Axes, theory: Solution, runs: Solution, colour: str, **look: Any) -> None:
+    """Draw the test loss of the theory after the start, and of the runs at a few times."""
+    draw_theory(panel, theory["time"][1:], theory["test_loss"][1:], colour, **look)
+    few = a_few(runs["time"], 16)
+    draw_networks(panel, runs["time"][few], runs["test_loss"].values[:, few], colour)
 
 
 def _problem(hidden: int, rate: float, time: float, **start: Any) -> Problem:
@@ -60,67 +76,75 @@ def _problem(hidden: int, rate: float, time: float, **start: Any) -> Problem:
     return Problem(network, Stream(teacher), GradientDescent(rate, time=time))
 
 
-def figure_1(report: Report) -> Figure:
+def _committee(hidden: int, time: float = 1500.0) -> Problem:
+    return _problem(hidden, 0.5, time, scale=0.3, seed=1)
+
+
+def figure_1(report: Report, seeds: int = 4, time: float = 1500.0) -> Figure:
     """Soft committee machines of different size."""
-    hidden = (2, 4, 6)
-    times = log_times(1500.0, 160, first=0.1)
-    problems = [_problem(K, 0.5, times[-1], scale=0.3, seed=1) for K in hidden]
-    pairs = _pairs(problems, 4, times, report)
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    panels = figure.subplots(1, len(hidden), sharey=True)
-    for axes, K, (theory, runs) in zip(panels, hidden, pairs, strict=True):
-        _draw_loss(axes, theory, runs)
-        axes.set_title(f"K = {K}, M = {UNITS}")
-    # Smaller losses are differences of terms of order one, and dominated by rounding.
-    panels[0].set_ylim(bottom=1e-9)
-    panels[0].set_ylabel("test loss ½⟨(y − ŷ)²⟩")
-    panels[0].legend(frameon=False)
+    times = log_times(time, 160, first=0.1)
+    pairs = _pairs([_committee(K, time) for K in HIDDEN], seeds, times, report)
+    figure, (panels,) = new_panels(1, len(HIDDEN), panel=NARROW, sharey=True)
+    for panel, K, (theory, runs) in zip(panels, HIDDEN, pairs, strict=True):
+        _draw_loss(panel, theory, runs, RUNS_COLOUR)
+        # Smaller losses are differences of terms of order one, and dominated by rounding.
+        finish(panel, f"K = {K}, M = {UNITS}", xlabel=TIME, ylim=(1e-9, 2.0), **LOG)
+    panels[0].set_ylabel(LOSS)
+    legend_of(panels[0], f"SGD, N = {SIZE}", loc="lower left")
+    letter(panels)
     return figure
 
 
-def figure_2(report: Report) -> Figure:
-    """Two-layer networks with a trained readout, and the alignment of the order parameters."""
-    hidden = (2, 4, 6)
-    times = log_times(2500.0, 160, first=0.1)
+def _two_layer(hidden: int, time: float = 2500.0) -> Problem:
     start = {"scale": 1.0, "seed": 2, "readout_scale": 0.5, "train_readout": True}
-    pairs = _pairs([_problem(K, 0.2, times[-1], **start) for K in hidden], 4, times, report)
-    figure = Figure(figsize=(10, 5.6), layout="constrained")
-    panels = figure.subplots(2, len(hidden), sharex=True, sharey="row")
-    for column, K, (theory, runs) in zip(panels.T, hidden, pairs, strict=True):
-        _draw_loss(column[0], theory, runs)
-        column[0].set(title=f"K = {K}, M = {UNITS}", xlabel="")
-        for name, style in (("Q", "-"), ("R", "--"), ("v", ":")):
-            mean = alignment(theory[name], runs[name]).mean("seed")
-            column[1].plot(mean["time"], mean, style, color="0.15", label=name)
-        column[1].set_xlabel("time t = steps / N")
-    panels[0, 0].set_ylabel("test loss ½⟨(y − ŷ)²⟩")
-    panels[0, 0].legend(frameon=False)
-    panels[1, 0].set_ylabel("alignment (cosine)\nof theory and SGD")
-    panels[1, 0].legend(frameon=False)
+    return _problem(hidden, 0.2, time, **start)
+
+
+def figure_2(report: Report, seeds: int = 4, time: float = 2500.0) -> Figure:
+    """Two-layer networks with a trained readout: the loss, the readouts, and how well the order parameters align."""
+    times = log_times(time, 160, first=0.1)
+    pairs = _pairs([_two_layer(K, time) for K in HIDDEN], seeds, times, report)
+    figure, panels = new_panels(3, len(HIDDEN), panel=(2.6, 2.3), sharex=True, sharey="row")
+    for (loss, readout, misfit), K, (theory, runs) in zip(panels.T, HIDDEN, pairs, strict=True):
+        _draw_loss(loss, theory, runs, RUNS_COLOUR)
+        finish(loss, f"K = {K}, M = {UNITS}", **LOG)
+        few = a_few(runs["time"], 16)
+        for unit in range(K):
+            line, circles = theory["v"][1:, unit], runs["v"].values[:, few, unit]
+            draw_theory(readout, theory["time"][1:], line, COLOURS[unit])
+            draw_networks(readout, runs["time"][few], circles, COLOURS[unit])
+        finish(readout, xscale="log")
+        misfit.axhline(1 / SIZE, ls=":", **GUIDE, label="1/N")
+        for name, colour in zip(("Q", "R", "v"), COLOURS[1:], strict=False):
+            gap = 1 - alignment(theory[name], runs[name]).values
+            draw_networks(misfit, runs["time"][few], gap[:, few], colour, name, ls="-", lw=0.8)
+        finish(misfit, xlabel=TIME, ylim=(1e-7, 2.0), **LOG)
+    for panel, words in zip(panels[:, 0], (LOSS, "readouts $v_i$", "1 − cosine"), strict=True):
+        panel.set_ylabel(words)
+    legend_of(panels[0, 0], f"SGD, N = {SIZE}", loc="lower left")
+    legend_of(panels[2, 0], loc="upper left", ncols=2, columnspacing=1.0)
+    letter(panels.flat)
     return figure
 
 
-def figure_3(report: Report) -> Figure:
+def _state(scale: float, seed: int, time: float = 3000.0) -> Problem:
+    start = {"scale": scale, "seed": seed, "readout_scale": scale, "train_readout": True}
+    return _problem(UNITS, 1.0, time, **start)
+
+
+def figure_3(report: Report, time: float = 3000.0) -> Figure:
     """Large initial weights: every initial state has its own learning curve."""
-    times = log_times(400.0, 160, first=0.1)
-    scales = (0.3, 1.0, 2.0)
-    draws = range(4)
-    problems = [
-        _problem(
-            UNITS, 0.5, times[-1], scale=scale, seed=seed, readout_scale=scale, train_readout=True
-        )
-        for scale in scales
-        for seed in draws
-    ]
+    times = log_times(time, 160, first=0.1)
+    problems = [_state(scale, seed, time) for scale in SCALES for seed in STATES]
     pairs = iter(_pairs(problems, 1, times, report))
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    panels = figure.subplots(1, len(scales), sharey=True)
-    for axes, scale in zip(panels, scales, strict=True):
-        for draw in draws:
-            _draw_loss(axes, *next(pairs), label=draw == 0)
-        axes.set_title(f"initial scale {scale:g}")
-    panels[0].set_ylabel("test loss ½⟨(y − ŷ)²⟩")
-    panels[0].legend(frameon=False)
+    figure, (panels,) = new_panels(1, len(SCALES), panel=NARROW, sharey=True)
+    for panel, scale in zip(panels, SCALES, strict=True):
+        for number, colour in zip(range(1, len(STATES) + 1), COLOURS, strict=False):
+            _draw_loss(panel, *next(pairs), colour, label=f"start {number}")
+        finish(panel, f"initial scale {scale:g}", xlabel=TIME, ylim=(1e-6, 20.0), **LOG)
+    panels[0].set_ylabel(LOSS)
+    legend_of(panels[0], f"SGD, N = {SIZE}", loc="lower left")
+    letter(panels)
     return figure
 
 
@@ -130,5 +154,10 @@ register_figures(
         "primer-1": figure_1,
         "primer-2": figure_2,
         "primer-3": figure_3,
+    },
+    {
+        "primer-1": lambda: _committee(UNITS),
+        "primer-2": lambda: _two_layer(UNITS),
+        "primer-3": lambda: _state(SCALES[-1], STATES[0]),
     },
 )

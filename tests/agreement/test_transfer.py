@@ -1,4 +1,4 @@
-"""`transfer` on the two figures of the paper on deep linear networks that show how rates transfer."""
+"""`transfer` over the width and the depth of deep linear networks: rates of a plain grid, and losses of networks."""
 
 import math
 
@@ -9,7 +9,7 @@ import learndyn as ld
 
 
 def over_width(parameterization: str) -> ld.Problem:
-    """The setting of the figure deep-linear-2."""
+    """The setting of the figure deep-linear-2, at other widths."""
     return ld.Problem(
         ld.DeepLinear(2, 0.5, 4.0, centered=True, parameterization=parameterization),
         ld.Stream(ld.LinearMap(), batch_ratio=1.0),
@@ -18,7 +18,7 @@ def over_width(parameterization: str) -> ld.Problem:
 
 
 def over_depth() -> ld.Problem:
-    """The setting of the figure deep-linear-5 (b)."""
+    """Scaled residual branches on the population, where the optimum is at the edge of stability."""
     return ld.Problem(
         ld.DeepLinear(4, 1.0, 1.0, centered=True, skip=ld.ScaledSkip(1.25)),
         ld.Population(ld.LinearMap()),
@@ -27,7 +27,7 @@ def over_depth() -> ld.Problem:
 
 
 def best_on_grid(problem: ld.Problem, rates: np.ndarray, path: str, value: float) -> float:
-    """The optimum as the figures find it: the smallest last loss on a grid of rates."""
+    """The optimum on a grid: the rate with the smallest last loss."""
     over = {"training.learning_rate": rates, path: [value]}
     steps = problem.training.steps
     swept = ld.sweep(problem, over, observables=["test_loss"], save_at=[0, steps])
@@ -35,8 +35,8 @@ def best_on_grid(problem: ld.Problem, rates: np.ndarray, path: str, value: float
 
 
 @pytest.mark.slow
-def test_rates_over_width_are_those_of_the_figure_and_networks_confirm_what_is_lost():
-    """Within one place of the figure's grid; networks at two widths within 3 errors of what the theory loses.
+def test_rates_over_width_are_those_of_a_grid_and_networks_confirm_what_is_lost():
+    """Within one place of the grid; networks at two widths within 3 errors of what the theory loses.
 
     Losses of networks deviate by O(1/D); for a ratio of two losses, twice that, times 1 + lost.
     """
@@ -55,8 +55,8 @@ def test_rates_over_width_are_those_of_the_figure_and_networks_confirm_what_is_l
         for width in widths:
             cell = side.sel(width=width)
             problem = over_width(side["parameterization"].item())
-            figure = best_on_grid(problem, rates, "network.width", width)
-            assert abs(math.log(float(cell["best_rate"]) / figure)) < 1.01 * spacing
+            plain = best_on_grid(problem, rates, "network.width", width)
+            assert abs(math.log(float(cell["best_rate"]) / plain)) < 1.01 * spacing
             if width > 0.5:
                 lost, networks = float(cell["lost"]), float(cell["network_lost"])
                 assert math.isfinite(lost)
@@ -68,12 +68,12 @@ def test_rates_over_width_are_those_of_the_figure_and_networks_confirm_what_is_l
 
 
 @pytest.mark.slow
-def test_rates_over_depth_are_those_of_the_figure():
+def test_rates_over_depth_are_those_of_a_grid():
     depths, rates = [4, 16], np.geomspace(1e-3, 1.0, 121)
     spacing = math.log(rates[1] / rates[0])
     found = ld.transfer(over_depth(), "network.depth", depths)
     for depth in depths:
-        figure = best_on_grid(over_depth(), rates, "network.depth", depth)
+        plain = best_on_grid(over_depth(), rates, "network.depth", depth)
         assert (
-            abs(math.log(float(found.data["best_rate"].sel(depth=depth)) / figure)) < 1.01 * spacing
+            abs(math.log(float(found.data["best_rate"].sel(depth=depth)) / plain)) < 1.01 * spacing
         )

@@ -14,6 +14,7 @@ import pytest
 
 from learndyn.papers import convolutional as convolutional_figure
 from learndyn.papers import deep_linear, neural_ode, primer, residual, wide, wide_features
+from learndyn.papers import deep_linear_power_laws as power_laws
 from learndyn.papers import delayed_features as reused
 from learndyn.papers import neural_ode_chaos as flows
 from learndyn.papers import neural_ode_family as family
@@ -66,18 +67,25 @@ FAMILY = (
 FEW: dict[str, Any] = {"size": 20, "steps": 6}
 SAMPLED: dict[str, Any] = {"samples": 16, "batches": 2}
 CURVES: dict[str, Any] = {"labels": frozenset({wide.STEP, wide.LOSS})}
-UNTITLED: dict[str, Any] = {"titles": False, "legend": 1, "lines": 2}
-GRID: dict[str, Any] = {"grid": True, **UNTITLED}
-ROW: dict[str, Any] = {"legend": 1, "lines": 4}
 SYSTEMS: dict[str, Any] = {"size": 16, "seeds": 2}
 LEGENDS: dict[str, Any] = {"named": "d = 16", "along_x": "training step a"}
 
 TINY = {
-    "primer-1": Tiny(primer.figure_1, {}, PRIMER, 3, ("N = 784", "η = 0.5"), size=20),
-    "primer-2": Tiny(
-        primer.figure_2, {}, PRIMER, 5, ("N = 784", "η = 0.2"), size=20, grid=True, titles=False
+    "primer-1": Tiny(
+        primer.figure_1,
+        {"seeds": 2, "time": 10.0},
+        *(PRIMER, 4, ("N = 784", "η = 0.5")),
+        size=20,
     ),
-    "primer-3": Tiny(primer.figure_3, {}, PRIMER, 2, ("N = 784", "η = 0.5"), size=20),
+    "primer-2": Tiny(
+        primer.figure_2,
+        {"seeds": 2, "time": 10.0},
+        *(PRIMER, 6, ("N = 784", "η = 0.2")),
+        size=20,
+        grid=True,
+        titles=False,
+    ),
+    "primer-3": Tiny(primer.figure_3, {"time": 10.0}, PRIMER, 10, ("N = 784", "η = 1"), size=20),
     "grokking-1": Tiny(
         reused.figure_1,
         {"size": 30, "seeds": 2, "time": 10.0, "samples": 128, "batches": 2},
@@ -101,33 +109,42 @@ TINY = {
         gaps=True,
     ),
     "deep-linear-1": Tiny(
-        deep_linear.figure_1, {"size": 16, "seeds": 2, "steps": 6}, BORDELON, 2, **GRID
+        deep_linear.figure_1, {"size": 16, "seeds": 2, "steps": 6}, BORDELON, 2, lines=2
     ),
     "deep-linear-2": Tiny(
-        deep_linear.figure_2, {"size": 16, "seeds": 2, "steps": 3, "count": 9}, BORDELON, 2, **GRID
+        deep_linear.figure_2,
+        {"size": 16, "seeds": 2, "steps": 3, "count": 9},
+        *(BORDELON, 2),
+        lines=3,
     ),
     "deep-linear-3": Tiny(
         deep_linear.figure_3,
-        {"size": 20, "seeds": 2, "steps": 64, "count": 5},
-        *(BORDELON, 2),
-        **UNTITLED,
+        {"size": 20, "large": 20, "seeds": 2, "steps": 64, "count": 5},
+        *(BORDELON, 3),
+        lines=4,
     ),
     "deep-linear-4": Tiny(
-        residual.figure_4, {"size": 16, "seeds": 2, "steps": 6}, BORDELON, 1, **ROW
+        residual.figure_4,
+        {"size": 16, "seeds": 2, "steps": 16, "deepest": 4},
+        *(BORDELON, 1),
+        lines=3,
     ),
     "deep-linear-5": Tiny(
-        residual.figure_5, {"size": 16, "seeds": 2, "steps": 4, "density": 4}, BORDELON, 1, **ROW
+        residual.figure_5,
+        {"size": 8, "seeds": 2, "steps": 4, "count": 7},
+        *(BORDELON, 3),
+        lines=5,
     ),
     "deep-linear-6": Tiny(
-        deep_linear.figure_6, {"modes": 20, "seeds": 2, "steps": 24}, BORDELON, 2, **GRID
+        power_laws.figure_6, {"modes": 20, "seeds": 2, "steps": 24}, BORDELON, 2, lines=3
     ),
-    "deep-linear-7": Tiny(deep_linear.figure_7, {"steps": 5, "count": 2}, BORDELON, 2, **GRID),
+    "deep-linear-7": Tiny(deep_linear.figure_7, {"steps": 5, "count": 2}, BORDELON, 2, lines=4),
     "deep-linear-8": Tiny(
-        deep_linear.figure_8,
+        power_laws.figure_8,
         {"ranks": 1e4, "end": 100.0, "inputs": 40, "width": 20},
-        BORDELON,
-        5,
-        **GRID,
+        *(BORDELON, 6),
+        grid=True,
+        lines=3,
     ),
     "wide-1": Tiny(
         wide_features.figure_1,

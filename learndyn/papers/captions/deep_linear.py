@@ -1,4 +1,4 @@
-"""What is told of figures 1, 2, 3, 6, 7 and 8 of the paper on deep linear networks."""
+"""What is told of figures 1, 2, 3 and 7 of the paper on deep linear networks."""
 
 from learndyn.papers.figure_facts import FigureFacts
 
@@ -40,20 +40,6 @@ _PICTURES = (
         1.6,
     ),
     (
-        "deep-linear-6",
-        "Power-law data: batch size, width, and easy and hard tasks",
-        "λ_k = k^(−1.5), w*_k² λ_k = k^(−1.5β − 1), 1000 modes, L = 4, centred; richness 1 in (a, b). (a) β = 1.2, "
-        "N = 128, η = 0.03; (b) β = 1.5, population, η = 0.02; (c) β = 0.5, population, N = 512, η = 0.02. Points: "
-        f"{_points} 16 seeds. With a spectrum the theory is an approximation. The networks lie above it, most where "
-        "the loss drops: by up to 60 % at B = 1, 40 % at B = 4 and at N = 16, 20 % at B = 16, 10 % at N = 64 and "
-        "256 (standard errors are a third of these numbers and more), 2 % in (c). The slopes are guides: t^(−β) of "
-        "a lazy network, t^(−2β/(1+β)) of the paper and t^(−(L+1)β/(1+Lβ)) of balanced layers; at these times, "
-        "width and number of modes the rich curve lies between the last two and decides nothing. The paper prints L "
-        "= 4 only; of the values tried, a richness of 3 in (c) reached the edge of stability, and larger batches in "
-        "(a) gave curves too close to tell apart.",
-        1.2,
-    ),
-    (
         "deep-linear-7",
         "Largest stable learning rate",
         f"Population, centred, 30 steps, L = 1, 2. Points: networks with D = 200 inputs, {_points} the edges of 4 "
@@ -64,18 +50,6 @@ _PICTURES = (
         "which would be constant for L = 1. The paper does not print the parameters; at the richness 0.01, tried "
         "first in (a), wide networks recover from rates beyond 2/(L+1) by leaving the lazy regime.",
         0.4,
-    ),
-    (
-        "deep-linear-8",
-        "Scaling laws of hard tasks",
-        "Gradient flow on the population with λ_k = k^(−1.5), w*_k² λ_k = k^(−1.5β − 1) up to the rank 10¹⁴ (eight "
-        "groups a decade from the tenth mode on), N = ∞, centred, richness 3. Points, at β = 0.55: two networks of "
-        "256 units a layer on 1000 modes. Below, the local exponents over six decades, with two predictions: "
-        "2β/(1+β), which the paper states for every depth (dashed), and (L+1)β/(1+Lβ) for balanced layers (dotted); "
-        "they coincide for L = 1. The exponents tend to the second: at t = 10⁶ they are within 0.01 of it for L = 2 "
-        "and within 0.02 for L = 4, still rising. The paper does not print the parameters; a large richness was chosen "
-        "to leave the lazy regime early.",
-        5.0,
     ),
 )
 FACTS = {

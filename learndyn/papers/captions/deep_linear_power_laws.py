@@ -1,0 +1,39 @@
+"""What is told of figures 6 and 8 of the paper on deep linear networks."""
+
+from learndyn.papers.captions.deep_linear import REFERENCE
+from learndyn.papers.figure_facts import FigureFacts
+
+_circles = "circles: mean and standard error of"
+_PICTURES = (
+    (
+        "deep-linear-6",
+        "Power-law data: batch size, width, and easy and hard tasks",
+        "λ_k = k^(−1.5), w*_k² λ_k = k^(−1.5β − 1), 1000 modes, L = 4, centred; richness 1 in (a, b). (a) β = 1.2, "
+        "N = 128, η = 0.03; (b) β = 1.5, population, η = 0.02; (c) β = 0.5, population, N = 512, η = 0.02. "
+        f"{_circles} 16 seeds. With a spectrum the theory is an approximation. The networks lie above it, most where "
+        "the loss drops: by up to 60 % at B = 1, 40 % at B = 4 and at N = 16, 20 % at B = 16, 10 % at N = 64 and "
+        "256 (standard errors are a third of these numbers and more), 2 % in (c). The slopes are guides: t^(−β) of "
+        "a lazy network, t^(−2β/(1+β)) of the paper and t^(−(L+1)β/(1+Lβ)) of balanced layers; at these times, "
+        "width and number of modes the rich curve lies between the last two and decides nothing. The paper prints L "
+        "= 4 only; of the values tried, a richness of 3 in (c) reached the edge of stability, and larger batches in "
+        "(a) gave curves too close to tell apart.",
+        1.2,
+    ),
+    (
+        "deep-linear-8",
+        "Scaling laws of hard tasks",
+        "Gradient flow on the population with λ_k = k^(−1.5), w*_k² λ_k = k^(−1.5β − 1) up to the rank 10¹⁴ (eight "
+        "groups a decade from the tenth mode on), N = ∞, centred, richness 3. Points, at β = 0.55: two networks of "
+        "256 units a layer on 1000 modes. Below, the local exponents over six decades, with two predictions: "
+        "2β/(1+β), which the paper states for every depth (dashed), and (L+1)β/(1+Lβ) for balanced layers (dotted); "
+        "they coincide for L = 1. The exponents tend to the second: at t = 10⁶ they are within 0.01 of it for L = 2 "
+        "and within 0.02 for L = 4, still rising. The paper does not print the parameters; a large richness was chosen "
+        "to leave the lazy regime early.",
+        5.0,
+    ),
+)
+FACTS = {
+    name: FigureFacts(name, title, caption, REFERENCE, minutes)
+    for name, title, caption, minutes in _PICTURES
+}
+"""By the name of the picture."""

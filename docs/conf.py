@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import gallery
 import observables
 
 project = "learndyn"
@@ -21,7 +22,7 @@ extensions = [
     "sphinx-mathjax-offline",
     "picture_directive",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "problems", "paper-figures"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -60,4 +61,5 @@ def to_restructured_text(app, what, name, obj, options, lines: list[str]) -> Non
 
 def setup(app):
     observables.write()
+    gallery.write()
     app.connect("autodoc-process-docstring", to_restructured_text)

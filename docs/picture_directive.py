@@ -50,5 +50,6 @@ class Picture(SphinxDirective):
         return "../" * self.env.docname.count("/") + f"_images/{name}.svg"
 
 
-def setup(app: Sphinx) -> None:
+def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("picture", Picture)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

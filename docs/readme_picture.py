@@ -73,7 +73,7 @@ def richness(panel: Axes) -> None:
         problem = ld.Problem(
             ld.DeepLinear(depth=2, width=4.0, richness=gamma, centered=True),
             ld.Population(ld.LinearMap()),
-            ld.GradientDescent(learning_rate=0.02, steps=120),
+            ld.GradientDescent(learning_rate=0.02, steps=100),
         )
         theory, runs = ld.solve(problem), ld.simulate(problem, size=200, seeds=8)
         words = {0.1: "lazy", 1.0: "γ₀ = 1", 3.0: "rich"}[gamma]

@@ -67,8 +67,8 @@ def figure_2(
         lines = []
         for colour, (name, symbol) in zip(COLOURS, SYMBOLS.items(), strict=False):
             # Of C_θ(a, b) the column b = 0.
-            column = (0,) if name == "C_theta" else ()
-            lines.append((pair.curve(name, *column).draw(panel, colour), symbol))
+            column = {"step2": 0} if name == "C_theta" else {}
+            lines.append((pair.curve(name, **column).draw(panel, colour), symbol))
         finish(panel, f"T = {time:g}, σ = {ratio:g}", xlabel=STEP)
         name_lines(panel, lines, room=0.24)
         legend_of(panel, f"networks, d = {size}", loc="center right", bbox_to_anchor=(1.0, 0.42))
@@ -194,9 +194,7 @@ def reuse(
     axis: dict[str, Any] = {"xlabel": STEP, "yscale": "log", "ylim": (2e-5, 1.0)}
     finish(reused, "n trajectories at every step", ylabel=LOSS, **axis)
     finish(streamed, "one new trajectory a step", **axis)
-    streamed.plot(
-        [], [], color=NEUTRAL, **(CIRCLE | {"marker": "s"}), label=f"networks, d = {small}"
-    )
+    streamed.plot([], [], color=NEUTRAL, **(CIRCLE | {"marker": "s"}), label=f"d = {small}")
     for panel, size in ((reused, small), (streamed, large)):
         name_lines(panel, lines[panel], room=0.22)
         legend_of(panel, f"networks, d = {size}", train=True, loc="lower left")

@@ -55,10 +55,10 @@ def neurons(report: Report, size: int = 100, seeds: int = 10, steps: int = 60) -
     amplitudes.axhline(0.0, **GUIDE)
     names = []
     for unit, colour in zip(range(3), COLOURS, strict=False):
-        names.append((pair.curve("a", unit).draw(amplitudes, colour), f"$a_{unit + 1}$"))
+        names.append((pair.curve("a", unit=unit).draw(amplitudes, colour), f"$a_{unit + 1}$"))
         label = f"$Q_{{{unit + 1}{unit + 1}}}$"
-        pair.curve("Q", unit, unit).draw(learned, colour, label)
-    a, m = pair.curve("a", 0), pair.curve("m", 0, 0)
+        pair.curve("Q", unit=unit, unit2=unit).draw(learned, colour, label)
+    a, m = pair.curve("a", unit=0), pair.curve("m", unit=0)
     product = Curve(a.steps, a.values * m.values / 3, a.drawn_steps, a.runs * m.runs / 3)
     product.draw(learned, THEORY_COLOUR, r"$(a_1/h_s)\, θ_1·θ^*/d_θ$")
     finish(amplitudes, "amplitudes", xlabel=STEP, ylabel="amplitude a")
@@ -86,7 +86,8 @@ def windows(report: Report, size: int = 100, seeds: int = 10, steps: int = 120) 
         problem = problem_of_windows(observations, steps)
         pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
         for (i, j, words), colour in zip(names, COLOURS, strict=False):
-            pair.curve("m", i, j).draw(panel, colour, f"$M_{{{i + 1}{j + 1}}}$: {words}")
+            curve = pair.curve("m", unit=i, teacher_unit=j)
+            curve.draw(panel, colour, f"$M_{{{i + 1}{j + 1}}}$: {words}")
         total, runs = (solution["m"].values.sum(axis=(-1, -2)) / 2 for solution in pair)
         steps_of = [solution["step"].values for solution in pair]
         Curve(steps_of[0], total, steps_of[1], runs).draw(panel, THEORY_COLOUR, "half the sum")
@@ -251,7 +252,8 @@ def stack(report: Report, size: int = 50, seeds: int = 10, steps: int = 80) -> F
         problem = problem_of_stack(share, steps)
         pair = theory_and_systems(problem, size, seeds, evenly_spaced_steps(steps))
         for unit, words in enumerate(("driver", "driven system")):
-            pair.curve("m", unit, unit).draw(panel, COLOURS[unit], f"$m_{unit + 1}$, {words}")
+            curve = pair.curve("m", unit=unit, teacher_unit=unit)
+            curve.draw(panel, COLOURS[unit], f"$m_{unit + 1}$, {words}")
         finish(panel, title, xlabel=STEP)
         report((done + 1) / 2)
     panels[0, 0].set_ylabel("overlap with the teacher")

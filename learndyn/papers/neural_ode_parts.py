@@ -48,9 +48,9 @@ def evenly_spaced_steps(steps: int, count: int = 11) -> Int[np.ndarray, " drawn_
     return np.unique(np.linspace(0, steps, count).round().astype(int))
 
 
-def without_single_units(solution: Solution, name: str) -> xr.DataArray:
-    """An observable without those axes of units that have length one."""
-    values = solution[name]
+def without_single_units(solution: Solution, name: str, **entry: int) -> xr.DataArray:
+    """An `entry` of an observable, such as unit=0, without those axes of units that have length one."""
+    values = solution[name].isel(entry)
     return values.squeeze([axis for axis in UNIT_AXES if values.sizes.get(axis) == 1])
 
 
@@ -76,14 +76,10 @@ class Pair(NamedTuple):
     theory: Solution
     runs: Solution
 
-    def curve(self, name: str, *units: int) -> Curve:
-        """An observable; of its axes of units these entries, of those that are longer than one."""
-        theory, runs = (without_single_units(solution, name) for solution in self)
-        index = (..., *units)
-        return Curve(
-            self.theory["step"].values, theory.values[index],
-            self.runs["step"].values, runs.values[index],
-        )  # fmt: skip
+    def curve(self, name: str, **entry: int) -> Curve:
+        """An observable against training steps; `entry` says which entry of its other axes, if they are long."""
+        theory, runs = (without_single_units(solution, name, **entry).values for solution in self)
+        return Curve(self.theory["step"].values, theory, self.runs["step"].values, runs)
 
 
 def theory_and_systems(

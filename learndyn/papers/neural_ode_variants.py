@@ -113,7 +113,7 @@ def student_time(
     steps: int = 120,
     shown: Sequence[float] = (0.6, 1.0, 1.4, 2.0),
     times: Sequence[float] = (0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2),
-    windowed: Sequence[float] = (0.4, 0.8, 1.2, 1.6, 2.0),
+    windowed: Sequence[float] = (1.2, 1.6, 2.0),
 ) -> Figure:
     """Training of students with less and with more time than their teacher, and where it ends."""
     figure, panels = new_panels(2, 2, panel=(3.4, 3.1))
@@ -128,7 +128,7 @@ def student_time(
         report(0.5 * (done + 1) / len(shown))
     finish(losses, "loss", xlabel=STEP, ylabel=LOSS, yscale="log", ylim=(1e-6, 1))
     finish(overlaps, "overlap with the teacher", xlabel=STEP, ylabel="overlap m")
-    legend_of(losses, loc="lower left")
+    legend_of(losses, loc="lower right")
     legend_of(overlaps, f"networks, d = {size}", loc="lower right")
     for number, grid in enumerate((times, windowed)):
         windows, colour = number + 1, (COLOURS[4], COLOURS[3])[number]

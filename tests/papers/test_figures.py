@@ -202,7 +202,7 @@ TINY = {
     ),
     "neural-ode-student-time": Tiny(
         variants.student_time,
-        {"size": 8, "seeds": 2, "steps": 12, "times": (0.6, 1.0, 2.0), "windowed": (0.4, 0.8)},
+        {"size": 8, "seeds": 2, "steps": 12, "times": (0.6, 1.0, 2.0), "windowed": (1.2, 2.0)},
         *(URBANI, 3, FAMILY),
     ),
     "neural-ode-power-law": Tiny(

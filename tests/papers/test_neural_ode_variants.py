@@ -88,16 +88,20 @@ def test_strong_neurons_are_learned_first():
         assert len(half) >= 6
         assert (np.diff(half) > 0).all()
         slope = np.polyfit(np.log(alpha[2:]), np.log(half[2:]), 1)[0]
-        print(exponent, "slope", slope)
+        # Neurons that were learned before change the flow, by a few per cent.
+        assert slope == pytest.approx(-2, rel=0.05)
         loss = theory["test_loss"].values
         early = (grid >= 3) & (grid <= 30)
         power = np.polyfit(np.log(grid[early]), np.log(loss[early]), 1)[0]
-        print("power", power, 1 / (2 * exponent) - 1)
-        assert slope == pytest.approx(-2, rel=0.05)
+        # Twelve neurons are few: the loss of infinitely many would fall with this power.
+        assert power == pytest.approx(1 / (2 * exponent) - 1, abs=0.1)
 
 
 @pytest.mark.slow
 def test_a_student_finds_power_law_amplitudes_from_equal_ones():
     end = solve(drawn.problem_of_power_law(1.0, known=False), save_at=[400])
     found = end["a"].values[0] * np.diagonal(end["m"].values[0]) / 12
-    print(found / (drawn.amplitudes_of(1.0, 12) / 12))
+    ratio = found / (drawn.amplitudes_of(1.0, 12) / 12)
+    # The strong ones first; the weakest are still on their way.
+    assert (np.diff(ratio) < 0).all()
+    assert 0.95 < ratio.min() < ratio.max() < 1

@@ -72,17 +72,20 @@ def _draw_units(panel: Axes, theories: Sequence[Solution], runs: Solution, name:
     names = []
     for i, colour in enumerate(COLOURS[:HIDDEN]):
         for theory, ls in zip(theories, ("-", "--"), strict=True):
-            line = draw_theory(panel, theory["time"], _of_unit(theory, name, i), colour, ls=ls)
+            values, error = (
+                _of_unit(x, name, i) for x in (theory[name], theory.standard_error(name))
+            )
+            line = draw_theory(panel, theory["time"], values, colour, error=error, ls=ls)
             if ls == "-":
                 names.append((line, f"i = {i + 1}"))
-        draw_networks(panel, runs["time"], _of_unit(runs, name, i), colour)
+        draw_networks(panel, runs["time"], _of_unit(runs[name], name, i), colour)
     name_lines(panel, names, room=0.15)
 
 
-def _of_unit(solution: Solution, name: str, i: int) -> np.ndarray:
+def _of_unit(values: Any, name: str, i: int) -> np.ndarray:
     """R or Q of one hidden unit with the teacher or with itself, with the seeds first if there are any."""
     other = {"teacher": 0} if name == "R" else {"student2": i}
-    return solution[name].isel(student=i, **other).values
+    return values.isel(student=i, **other).values
 
 
 def _edges(times: np.ndarray) -> np.ndarray:

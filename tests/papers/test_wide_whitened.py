@@ -52,14 +52,15 @@ def test_the_drawn_theory_is_the_closed_form(richness):
 
 
 def test_networks_follow_the_closed_form():
-    """Means of eight networks within four standard errors and terms of order 1/N, which are bounded by 4/N here."""
+    """Means of eight networks, within four standard errors and a term of order 1/N.
+
+    The norm of an error is positive, so that noise adds a bias where it vanishes: 0.3/N to 0.4/N of |y| for N = 100
+    and 400.
+    """
     size = 400
     runs = simulate(whitened_problem(2.0), size, 8, save_at=5)
-    found = along_targets(runs)
     expected = closed_form(runs["time"].values, SIZE, 2.0)
-    for curves, exact in zip(found, expected, strict=True):
+    for curves, exact in zip(along_targets(runs), expected, strict=True):
         error = curves.std(axis=0, ddof=1) / np.sqrt(8)
-        scale = np.abs(exact).max()
-        np.testing.assert_array_less(
-            np.abs(curves.mean(axis=0) - exact), 4 * error + 4 / size * scale
-        )
+        allowed = 4 * error + np.abs(exact).max() / size
+        np.testing.assert_array_less(np.abs(curves.mean(axis=0) - exact), allowed)

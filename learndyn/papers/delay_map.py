@@ -37,7 +37,7 @@ def delay_map(
             setting = GrokkingSetting(float(alpha), float(epsilon), gamma, horizon / float(epsilon))
             delays[:, row, column] = _delays(setting, sampled)
             report((row * count + column + 1) / count**2)
-    figure, panels = new_panels(2, 1, panel=(7.0, 4.6), sharex=True)
+    figure, panels = new_panels(2, 1, panel=(7.0, 4.6))
     low, high = float(np.nanmin(delays)), float(np.nanmax(delays))
     norm, drawn = LogNorm(low, high), None
     titles = ("below 10 % of the first loss", "below 10 % of ½⟨y²⟩")
@@ -45,9 +45,8 @@ def delay_map(
         drawn = _draw_cells(panel, alphas, epsilons, panel_delays, norm)
         panel.set_title(f"{title}, γ = {gamma:g}", fontsize=11)
         panel.set_ylabel("quadratic part ε", fontsize=11)
-    panels[-1, 0].set_xlabel("output scale α", fontsize=11)
-    for panel in panels.ravel():
-        panel.tick_params(labelsize=10, labelbottom=True)
+        panel.set_xlabel("output scale α", fontsize=11)
+        panel.tick_params(labelsize=10)
     letter(panels.ravel())
     words = f"hatched: the test loss does not drop within the time {horizon:g}/ε"
     figure.supxlabel(words, fontsize=10)

@@ -63,7 +63,7 @@ def figure_1(
     theory = solve(setting.problem(), method, save_at=log_times(time, 160, first=FIRST))
     report(0.5)
     figure, ((panel,),) = new_panels(1, 1, panel=(7.0, 5.0))
-    drops = {"theory": [_drop(theory, name) for name in DROPS]}
+    drops: dict[str, list] = {"theory": [_drop(theory, name) for name in DROPS]}
     for name in LOSSES:
         _draw_loss(panel, theory, name, THEORY_COLOUR, None)
     for colour, size, count in zip(COLOURS, sizes, seeds, strict=False):

@@ -155,7 +155,7 @@ def test_network_and_theory_are_beside_each_other_at_the_same_times():
             images[10 * block + 5 : 10 * block + 10],
         )
         for above, below in zip(theory, network, strict=True):
-            assert np.shape(above.get_array()) == np.shape(below.get_array())
+            assert above.get_size() == below.get_size()
             assert (above.norm.vmin, above.norm.vmax) == (below.norm.vmin, below.norm.vmax)
 
 

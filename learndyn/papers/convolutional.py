@@ -1,6 +1,7 @@
 """Figure 5 of the paper: convolutional networks of different width at the same richness, here with their limit."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -107,8 +108,8 @@ def _explain(panel: Axes, widths: Sequence[int]) -> None:
     panel.set_axis_off()
     panel.plot([], [], color=NEUTRAL, lw=1.4, label="theory, N → ∞")
     for marker, width in zip(MARKERS, widths, strict=False):
-        label = f"networks, N = {width}"
-        panel.plot([], [], color=NEUTRAL, **(CIRCLE | {"marker": marker}), label=label)
+        look: dict[str, Any] = CIRCLE | {"marker": marker, "label": f"networks, N = {width}"}
+        panel.plot([], [], color=NEUTRAL, **look)
     legend_of(panel, loc="center left", fontsize=10, labelspacing=0.9)
 
 

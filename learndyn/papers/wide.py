@@ -106,7 +106,9 @@ def _draw_kernels_of_depth(
     """Kernels of the deepest network at the end and over both times, of the theory and of the first network."""
     data = theory.problem.data
     order, over_both = by_target(data), over_times(int(few[-1]))
-    H, trained = theory["Phi"].values, runs["Phi"].values[0]
+    # As many times of the theory as of the network.
+    H = theory["Phi"].isel(step=few, step2=few).values
+    trained = runs["Phi"].values[0]
     rows = {"theory": final(H, order), "network": final(trained, order)}
     title = "(c) feature kernels at the end, L = 5"
     draw_maps(blocks[0], title, rows, over_points(data), "$H^ℓ_{μα}(T, T)$")
@@ -114,9 +116,9 @@ def _draw_kernels_of_depth(
     title = "(d) feature kernels over both times, L = 5"
     draw_maps(blocks[1], title, rows, over_both, "$Σ_μ H^ℓ_{μμ}(t, s)/P$")
     # Linear units have the same gradient on every point.
-    G, trained = (one_output(x["G"]).isel(point=0, point2=0).values for x in (theory, runs))
+    G, trained = (one_output(x["G"]).isel(point=0, point2=0) for x in (theory, runs))
     title = "(e) gradient kernels over both times, L = 5"
-    rows = {"theory": G, "network": trained[0]}
+    rows = {"theory": G.isel(step=few, step2=few).values, "network": trained.values[0]}
     draw_maps(blocks[2], title, rows, over_both, "$G^ℓ(t, s)$", log=True)
 
 

@@ -161,6 +161,8 @@ def draw_maps(
             )
             panel.set_xticks(axes.ticks, axes.names, fontsize=TEXT)
             panel.set_yticks(axes.ticks, axes.names, fontsize=TEXT)
+            inside = {"left": panel is row[0], "bottom": panel in panels[-1]}
+            panel.tick_params(**inside)
             if axes.border is not None:
                 panel.axhline(axes.border, color="black", lw=0.6)
                 panel.axvline(axes.border, color="black", lw=0.6)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -14,29 +13,20 @@ from learndyn.core.solve import solve
 from learndyn.errors import NotConverged
 from learndyn.families.two_layer.reused.solve import CausalSampling
 from learndyn.families.two_layer.reused.time_grid import RARE
+from learndyn.papers import delay_map, delayed_memory, grokking_setting
 from learndyn.papers import delayed_features as drawn
-from tests.pictured import along_x
+from learndyn.papers.grokking_setting import GrokkingSetting
+from tests.papers.test_figures import drawn_tiny
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
 
-SETTING = drawn.GrokkingSetting(0.5, 0.3, 3.0, 20.0)
-
-
-class Stub(dict):
-    """Named values with standard errors, in place of a solution."""
-
-    def __init__(self, errors=None, **values):
-        super().__init__({name: xr.DataArray(value) for name, value in values.items()})
-        self.errors = errors or {}
-
-    def standard_error(self, name):
-        return xr.DataArray(self.errors[name])
+SETTING = GrokkingSetting(0.5, 0.3, 3.0, 20.0)
 
 
 def test_time_is_the_papers():
     """At small α the alignments grow as exp(3εt/2) where their sum is 0; the correction is of order α."""
-    solution = solve(drawn.GrokkingSetting(1e-7, 0.3, math.inf, 2.0).problem(), save_at=[2.0])
+    solution = solve(GrokkingSetting(1e-7, 0.3, math.inf, 2.0).problem(), save_at=[2.0])
     expected = 0.3 * math.exp(1.5 * 0.3 * 2.0)
     np.testing.assert_allclose(solution["R"].values.ravel(), [expected, -expected], rtol=1e-5)
 
@@ -48,10 +38,10 @@ def test_the_stable_step_is_that_of_the_curvature_at_the_solution():
     # (K/α) Σ_i (α/K)² φ'(h_i)² over K = 2 units, for a rare sample and on average.
     alone = alpha * largest / gamma
     together = alpha * (1 + (epsilon * length) ** 2) * (1 + gamma**-0.5) ** 2
-    setting = drawn.GrokkingSetting(alpha, epsilon, gamma, 1.0)
+    setting = GrokkingSetting(alpha, epsilon, gamma, 1.0)
     assert setting.stable_step() == pytest.approx(2 / max(alone, together))
     assert alone > together
-    lazy = drawn.GrokkingSetting(2.0, 0.05, gamma, 1.0)
+    lazy = GrokkingSetting(2.0, 0.05, gamma, 1.0)
     assert lazy.stable_step() == pytest.approx(2 / (2.05 * (1 + gamma**-0.5) ** 2))
     steps = setting.steps(0.5, first=0.01)
     assert (steps["step"], steps["largest_step"]) == (0.01, 0.5 * setting.stable_step())
@@ -60,10 +50,10 @@ def test_the_stable_step_is_that_of_the_curvature_at_the_solution():
 def test_the_response_is_the_papers_and_has_no_diagonal():
     """One short step after a push, R^h = ⟨M²⟩/γ with M_ij = εΔδ_ij − (α/K)φ'_iφ'_j."""
     alpha, epsilon, gamma, step = 0.5, 0.3, 3.0, 1e-4
-    setting = drawn.GrokkingSetting(alpha, epsilon, gamma, 2 * step)
+    setting = GrokkingSetting(alpha, epsilon, gamma, 2 * step)
     method = CausalSampling(step=step, samples=2048, batches=8)
     theory = solve(setting.problem(), method, save_at=3)
-    found = drawn._responses(theory, alpha)
+    found = delayed_memory.responses(theory, alpha)
     assert np.isnan(found[np.triu_indices(3)]).all()
     z, weights = np.polynomial.hermite_e.hermegauss(8)
     rho, a, b = np.meshgrid(z, z, z, indexing="ij")
@@ -92,12 +82,12 @@ def test_steps_are_halved_until_no_sample_explodes(stand_in):
 
     fake = stand_in("two_layer/dataset", before=fails_twice)
     steps = {"step": 0.4, "growth": 0.1, "largest_step": 0.8}
-    assert drawn._theory(SETTING, steps, {}, None).problem == SETTING.problem()
+    assert grokking_setting.theory_of(SETTING, steps, {}, None).problem == SETTING.problem()
     tried = [(method.step, method.growth, method.largest_step) for method in fake.methods]
     assert tried == [(0.4, 0.1, 0.8), (0.2, 0.1, 0.4), (0.1, 0.1, 0.2)]
     fake.computed.clear()
     with pytest.raises(NotConverged):
-        drawn._theory(SETTING, steps, {}, None, halvings=1)
+        grokking_setting.theory_of(SETTING, steps, {}, None, halvings=1)
     assert len(fake.computed) == 2
 
 
@@ -110,7 +100,7 @@ def test_a_delay_is_relative_to_the_first_loss_and_to_the_labels(stand_in):
             return {"train_loss": train, "test_loss": test_loss(times), "grokking_delay": 7.0}
 
         stand_in("two_layer/dataset", formula=formula)
-        return drawn._delays(SETTING, {})
+        return delay_map._delays(SETTING, {})
 
     # Records at t are 0.035 t apart, over which interpolation shifts a drop at t by up to (0.035 t)²/8 times the rate.
     assert delays(lambda times: 3 * np.exp(-times / 4)) == pytest.approx((7.0, 4.0), rel=6e-4)
@@ -123,7 +113,7 @@ def test_a_delay_is_relative_to_the_first_loss_and_to_the_labels(stand_in):
 def test_cells_without_a_delay_are_hatched_and_have_no_number():
     axes = Figure().subplots()
     delays = np.array([[2.0, math.nan], [4.0, 8.0]])
-    drawn._draw_cells(axes, np.array([0.1, 2.0]), np.array([0.2, 0.8]), delays, LogNorm(2, 8))
+    delay_map._draw_cells(axes, np.array([0.1, 2.0]), np.array([0.2, 0.8]), delays, LogNorm(2, 8))
     (patch,) = axes.patches
     assert isinstance(patch, Rectangle)
     assert patch.get_hatch()
@@ -135,19 +125,41 @@ def test_cells_without_a_delay_are_hatched_and_have_no_number():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0.2", "0.8"]
 
 
-def test_the_drops_are_marked_with_the_mean_and_standard_error_of_the_seeds():
-    names = ("train_drop", "test_drop", "grokking_delay")
-    errors = dict.fromkeys(names, 0.5)
-    theory: Any = Stub(errors, train_drop=10.0, test_drop=40.0, grokking_delay=4.0)
-    runs: Any = Stub(train_drop=[9.0, 11.0], test_drop=[36.0, 44.0], grokking_delay=[3.8, 4.2])
+def test_the_drops_are_marked_with_their_errors():
+    drops = {
+        "theory": [(10.0, 0.5), (40.0, 0.5), (4.0, 0.5)],
+        "D = 30": [(10.0, 1.0), (40.0, 4.0), (4.0, 0.2)],
+    }
     axes = Figure().subplots()
-    drawn._mark_drops(axes, theory, runs, 0.1)
-    assert [along_x(line)[0] for line in axes.lines] == [10.0, 40.0]
+    drawn._mark_drops(axes, drops, 0.1)
+    arrow: Any = axes.texts[0]
+    assert (arrow.xy, arrow.xyann) == ((10.0, 0.1), (40.0, 0.1))
     words = axes.texts[-1].get_text()
-    assert "test drop: theory 40 ± 0.5, trained 40 ± 4" in words
-    assert "delay (ratio): theory 4 ± 0.5, trained 4 ± 0.2" in words
+    assert "test drop: theory 40 ± 0.5,  D = 30 40 ± 4" in words
+    assert "delay (ratio): theory 4 ± 0.5,  D = 30 4 ± 0.2" in words
     axes = Figure().subplots()
-    runs = Stub(train_drop=[9.0, 11.0], test_drop=[36.0, math.nan], grokking_delay=[3.8, math.nan])
-    drawn._mark_drops(axes, theory, runs, 0.1)
+    drawn._mark_drops(axes, drops | {"D = 30": [(10.0, 1.0), (math.nan, 4.0), (4.0, 0.2)]}, 0.1)
     assert not axes.texts
-    assert not axes.lines
+
+
+def test_the_alignment_falls_at_first_for_small_epsilon_only():
+    """Online at the start dA_1/dt = (3ε/2 − …)A_1 − (α/K)ΣA_j: negative for ε = 0.05 and positive for 0.3."""
+    slopes = {}
+    for epsilon, setting in drawn._varied(0.01)[2].settings.items():
+        solution = solve(setting._replace(gamma=math.inf).problem(), save_at=[0.0, 0.01])
+        A = solution["R"].values[:, :, 0]
+        slopes[epsilon] = float(A[1, 0] - A[0, 0]) / 0.01
+        overlaps = np.eye(2)
+        force = epsilon / 2 * (1 - 0.5 * epsilon / 2 * 2) + epsilon
+        expected = force * A[0] - 0.5 / 2 * (1 + epsilon**2 * overlaps) @ A[0]
+        # A difference over dt = 0.01 is of first order, with rates of order one.
+        assert slopes[epsilon] == pytest.approx(expected[0], abs=0.01)
+    assert slopes[0.05] < -0.05
+    assert slopes[0.3] > 0.05
+
+
+def test_every_problem_of_the_second_figure_is_in_its_panels():
+    figure, _ = drawn_tiny("grokking-2")
+    for panel, varied in zip(figure.axes, drawn._varied(2.0), strict=False):
+        words = {str(line.get_label()) for line in panel.lines}
+        assert {f"{varied.symbol} = {value:g}" for value in varied.settings} <= words

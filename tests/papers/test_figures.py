@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 
 from learndyn.papers import convolutional as convolutional_figure
-from learndyn.papers import deep_linear, neural_ode, primer, residual, wide, wide_features
+from learndyn.papers import (
+    deep_linear,
+    delay_map,
+    delayed_memory,
+    neural_ode,
+    primer,
+    residual,
+    wide,
+    wide_features,
+    wide_whitened,
+)
 from learndyn.papers import deep_linear_power_laws as power_laws
 from learndyn.papers import delayed_features as reused
 from learndyn.papers import neural_ode_chaos as flows
@@ -88,7 +98,7 @@ TINY = {
     "primer-3": Tiny(primer.figure_3, {"time": 10.0}, PRIMER, 10, ("N = 784", "η = 1"), size=20),
     "grokking-1": Tiny(
         reused.figure_1,
-        {"size": 30, "seeds": 2, "time": 10.0, "samples": 128, "batches": 2},
+        {"sizes": (30,), "seeds": (2,), "time": 10.0, "samples": 128, "batches": 2},
         HILD,
         8,
         GROKKING,
@@ -97,13 +107,13 @@ TINY = {
         reused.figure_2, {"size": 30, "seeds": 2, "time": 2.0, **SAMPLED}, HILD, 8, GROKKING
     ),
     "grokking-3": Tiny(
-        reused.figure_3,
+        delayed_memory.figure_3,
         {"size": 30, "seeds": 2, "time": 2.0, **SAMPLED},
         *(HILD, 8, GROKKING),
         gaps=True,
     ),
     "grokking-map": Tiny(
-        reused.delay_map,
+        delay_map.delay_map,
         {"count": 2, "horizon": 12.0, "gamma": 8.0, **SAMPLED},
         *(HILD, 8, GROKKING),
         gaps=True,
@@ -148,9 +158,15 @@ TINY = {
     ),
     "wide-1": Tiny(
         wide_features.figure_1,
-        FEW | {"widths": (10, 20), "repeats": 2, "samples": 1024, "batches": 2, "draws": 2},
+        FEW
+        | {"seeds": 2, "widths": (10, 20), "repeats": 2, "samples": 1024, "batches": 2, "draws": 2},
         *(BORDELON, 5, WIDE),
         **CURVES,
+    ),
+    "wide-1-kernels": Tiny(
+        wide_features.figure_1_kernels,
+        FEW | {"samples": 1024, "batches": 2},
+        *(BORDELON, 2, WIDE),
     ),
     "wide-2": Tiny(wide.figure_2, FEW | {"seeds": 2, "points": 4}, BORDELON, 1.5, WIDE, **CURVES),
     "wide-3": Tiny(
@@ -161,16 +177,21 @@ TINY = {
     ),
     "wide-4": Tiny(
         wide.figure_4,
-        FEW | {"points": 4, "richnesses": (0.5, 1.5)},
+        FEW | {"seeds": 2, "points": 4, "richnesses": (0.5, 1.5)},
         *(BORDELON, 1.5, WIDE),
         **CURVES,
     ),
+    "wide-4-times": Tiny(wide.figure_4_times, FEW | {"points": 4}, BORDELON, 1.5, WIDE),
     "wide-5": Tiny(
         convolutional_figure.figure_5,
         {"widths": (4, 8), "richness": (0.5, 1.0), "seeds": 2, "steps": 2, "points": 4}
         | {"samples": 1024, "batches": 2},
         *(BORDELON, 4, ("γ₀", "η = ", "N channels", "aper")),
-        titles=False,
+    ),
+    "wide-8": Tiny(
+        wide_whitened.figure_8,
+        {"size": 20, "seeds": 2, "richnesses": (0.5, 1.0), "states": 9},
+        *(BORDELON, 1, ("γ₀", "P = D = 10", "L = 1", "N = 1000", "paper")),
     ),
     "neural-ode-1": Tiny(drawing.pipeline, {}, URBANI, 1, boxes=True),
     "neural-ode-2": Tiny(
@@ -262,7 +283,8 @@ def test_a_figure_has_labelled_panels(name):
     figure, tiny = drawn_tiny(name)[0], TINY[name]
     assert figure.axes
     bars = [panel for panel in figure.axes if panel.get_label() == "<colorbar>"]
-    panels = [panel for panel in figure.axes if panel not in bars]
+    # A panel without axes holds the legend of the others.
+    panels = [panel for panel in figure.axes if panel not in bars and panel.axison]
     assert all(bar.get_ylabel() for bar in bars)
     if tiny.boxes:
         assert not panels[0].axison

@@ -14,6 +14,7 @@ from learndyn.papers import wide_panels as panels
 from learndyn.papers.digits import ten_digits
 from learndyn.problem.points import Points
 from tests.papers.test_figures import drawn_tiny
+from tests.pictured import along_x, along_y
 
 # Pictures take minutes in all.
 pytestmark = pytest.mark.slow
@@ -66,7 +67,7 @@ def test_shaded_are_the_networks_whose_kernel_vanished():
     axes = Figure().subplots()
     runs = [np.array([0.3, 0.5])] * 4
     shares = [1e-9, 1e-3, 0.02, 2.0]
-    drawn._draw_alignments(axes, (0.1, 1.0, 4.0, 8.0), [0.4] * 4, [0.01] * 4, shares, runs, 10)
+    drawn._draw_alignments(axes, (0.1, 1.0, 4.0, 8.0), [0.4] * 4, [0.01] * 4, shares, runs)
     (span,) = axes.patches
     assert span.get_window_extent().x1 == pytest.approx(axes.transData.transform((2.0, 0.5))[0])
     theory = axes.lines[0]
@@ -75,13 +76,27 @@ def test_shaded_are_the_networks_whose_kernel_vanished():
 
 def test_a_scale_of_some_rows_cuts_the_others():
     block = Figure()
-    rows = {"network": np.full((1, 2, 2), 2.0), "order": np.full((1, 2, 2), -9.0)}
-    look = {"axis": ("s", "t"), "words": "value", "scale": ("network",)}
-    panels.draw_maps(block, "title", rows, [1], **look)
+    network = np.array([[[0.5, 2.0], [1.0, 1.0]]])
+    rows = {"network": network, "order": np.full((1, 2, 2), -9.0)}
+    panels.draw_maps(block, "title", rows, panels.over_times(2), "value", scale=["network"])
     images = [panel.images[0] for panel in block.axes if panel.images]
-    assert [image.norm.vmin for image in images[:2]] == [0.0, 0.0]
-    assert [image.norm.vmax for image in images[:2]] == [2.0, 2.0]
+    assert [(image.norm.vmin, image.norm.vmax) for image in images[:2]] == [(0.5, 2.0)] * 2
     assert np.min(np.asarray(images[1].get_array())) == -9.0
+    panels.draw_maps(block := Figure(), "title", rows, panels.over_times(2), "value")
+    images = [panel.images[0] for panel in block.axes if panel.images]
+    assert [(image.norm.vmin, image.norm.vmax) for image in images[:2]] == [(-9.0, 9.0)] * 2
+
+
+def test_maps_over_points_name_the_classes_and_have_a_line_between_them():
+    axes = panels.over_points(Points(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0])))
+    assert axes.names == ("y=−1", "y=1")
+    assert axes.ticks == (0.5, 2.5)
+    assert axes.border == 1
+    block = Figure()
+    panels.draw_maps(block, "title", {"theory": np.ones((2, 4, 4))}, axes, "value")
+    for layer, panel in enumerate(block.axes[:2], 1):
+        assert panel.get_title() == f"ℓ = {layer}"
+        assert along_y(panel.lines[0]).tolist() == along_x(panel.lines[1]).tolist() == [1, 1]
 
 
 def test_approximations_are_next_to_the_networks_they_approximate():
@@ -115,16 +130,33 @@ def titles_of(figure):
     return titles
 
 
-def test_all_nine_panels_of_the_first_figure_are_drawn():
-    titles = titles_of(drawn_tiny("wide-1")[0])
-    for letter in "abcdefghi":
-        assert sum(title.startswith(f"({letter})") for title in titles) == 1, letter
+def test_all_panels_of_the_first_figure_are_drawn():
+    for name in ("wide-1", "wide-1-kernels"):
+        titles = titles_of(drawn_tiny(name)[0])
+        for letter in "abcd":
+            assert sum(title.startswith(f"({letter})") for title in titles) == 1, letter
 
 
-def test_kernels_of_approximations_are_shown_in_all_five_layers():
-    titles = titles_of(drawn_tiny("wide-4")[0])
+@pytest.mark.parametrize("name", ["wide-4", "wide-4-times"])
+def test_kernels_of_approximations_are_shown_in_all_five_layers(name):
+    titles = titles_of(drawn_tiny(name)[0])
     for layer in range(1, 6):
-        assert titles.count(f"ℓ = {layer}") == 2
+        assert titles.count(f"ℓ = {layer}") == 1
+
+
+def test_network_and_theory_are_beside_each_other_at_the_same_times():
+    """Below the losses of wide-2: three blocks of five layers, theory above network, with the same colours."""
+    figure, _ = drawn_tiny("wide-2")
+    images = [panel.images[0] for panel in figure.axes if panel.images]
+    assert len(images) == 30
+    for block in range(3):
+        theory, network = (
+            images[10 * block : 10 * block + 5],
+            images[10 * block + 5 : 10 * block + 10],
+        )
+        for above, below in zip(theory, network, strict=True):
+            assert above.get_size() == below.get_size()
+            assert (above.norm.vmin, above.norm.vmax) == (below.norm.vmin, below.norm.vmax)
 
 
 def test_preactivations_at_the_start_have_the_variance_of_the_kernel_below():

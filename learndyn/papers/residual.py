@@ -104,6 +104,8 @@ def _draw_convergence(panel: Axes, steps: int, deepest: int) -> None:
         xlabel="depth L",
         ylabel="loss(L) / loss(∞) − 1",
     )
+    panel.minorticks_off()
+    panel.set(xticks=depths, xticklabels=[str(L) for L in depths])
     name_lines(panel, names, room=0.24)
     legend_of(panel, loc="lower left")
 

@@ -264,7 +264,9 @@ def figure_7(
         names[k].append((line, f"L = {L}" if k == 0 else f"{KINDS[kind].split()[0]}, L = {L}"))
         if k == 0:
             panel.axhline(2 / (L + 1), ls=":", **GUIDE)
-            panel.text(0.5, 2 / (L + 1) + 0.01, f"2/{L + 1}", color=GUIDE["color"], fontsize=TEXT)
+            panel.text(
+                0.5, 2 / (L + 1) + 0.01, f"2/(L+1), L = {L}", color=GUIDE["color"], fontsize=TEXT
+            )
         elif kind == "ntk":
             slope = 1.6 * edges[1] * (widths / widths[0]) ** (L / (L + 1))
             panel.plot(widths, slope, ls=":", **GUIDE)

@@ -98,10 +98,12 @@ def _draw_kernels(panel: Axes, size: int, seeds: int, steps: int, report: Report
             kernel = solve(_wide(float(nu), kind, steps), save_at=[0, steps])["kernel"].values
             ratios.append(kernel.ravel()[-1] / kernel.ravel()[0])
         lines.append((draw_theory(panel, widths, ratios, colour), name.split()[0]))
-        for nu in widths[widths <= 4][::4]:
+        trained, moved = widths[widths <= 4][::4], []
+        for nu in trained:
             runs = simulate(_wide(float(nu), kind, steps), size, seeds, save_at=[0, steps])
             kernel = runs["kernel"].values.reshape(seeds, 2)
-            draw_networks(panel, [nu], kernel[:, 1:] / kernel[:, :1], colour)
+            moved.append(kernel[:, 1] / kernel[:, 0])
+        draw_networks(panel, trained, np.transpose(moved), colour)
         report((done + 1) / len(KINDS))
     words = {"xlabel": "width  ν = N/D", "ylabel": f"kernel at t = {steps} / at t = 0"}
     finish(panel, "how far the kernel moves, L = 4", xscale="log", ylim=(0.98, 1.65), **words)
@@ -190,16 +192,16 @@ def _draw_amounts(
 ) -> None:
     """Draw the test loss against the amount of data α at several steps."""
     ratios, at = np.geomspace(0.25, 4.0, count), [steps // 64, steps // 16, steps // 4, steps]
-    losses = []
+    losses, trained = [], []
     for done, alpha in enumerate(ratios, 1):
         losses.append(_at_steps(_noisy(alpha, steps), at))
         if done % 4 == 1:
-            runs = simulate(_noisy(alpha, steps), size, seeds, save_at=at)["test_loss"].values
-            for values, colour in zip(runs.T, COLOURS, strict=False):
-                draw_networks(panel, [alpha], values[:, None], colour)
+            runs = simulate(_noisy(alpha, steps), size, seeds, save_at=at)
+            trained.append(runs["test_loss"].values)
         report(done / count)
-    for line, step, colour in zip(np.transpose(losses), at, COLOURS, strict=False):
-        draw_theory(panel, ratios, line, colour, f"t = {step}")
+    for k, (step, colour) in enumerate(zip(at, COLOURS, strict=False)):
+        draw_theory(panel, ratios, np.array(losses)[:, k], colour, f"t = {step}")
+        draw_networks(panel, ratios[::4], np.array(trained)[:, :, k].T, colour)
     ticks = {"xticks": (0.25, 0.5, 1, 2, 4), "xticklabels": ("¼", "½", "1", "2", "4")}
     words = {"xlabel": "examples per input  α = P/D", "ylabel": TEST_LOSS}
     panel.set(xscale="log", ylim=(0.2, None))
@@ -250,17 +252,21 @@ def figure_7(
     names: list[list] = [[], []]
     for done, (k, L, kind) in enumerate(jobs, 1):
         edges, panel, colour = [0.01], panels[k], COLOURS[L - 1 + (2 if kind == "mup" else 0)]
-        for place, nu in enumerate(widths):
+        few, trained = widths[: 2 * count // 3 : 3], []
+        for nu in widths:
             problem = _short(L, float(nu), richness[k], kind, edges[-1], steps)
             edges.append(largest_stable_rate(problem, rtol=1e-2))
-            if place % 3 == 0 and place < 2 * count // 3:
-                trained = [_trained_edge(problem, edges[-1], size, seed) for seed in range(seeds)]
-                draw_networks(panel, [nu], np.array(trained)[:, None], colour)
+            if nu in few:
+                found = [_trained_edge(problem, edges[-1], size, seed) for seed in range(seeds)]
+                trained.append(found)
+        draw_networks(panel, few, np.transpose(trained), colour)
         line = draw_theory(panel, widths, edges[1:], colour)
         names[k].append((line, f"L = {L}" if k == 0 else f"{KINDS[kind].split()[0]}, L = {L}"))
         if k == 0:
             panel.axhline(2 / (L + 1), ls=":", **GUIDE)
-            panel.text(0.5, 2 / (L + 1) + 0.01, f"2/{L + 1}", color=GUIDE["color"], fontsize=TEXT)
+            panel.text(
+                0.5, 2 / (L + 1) + 0.01, f"2/(L+1), L = {L}", color=GUIDE["color"], fontsize=TEXT
+            )
         elif kind == "ntk":
             slope = 1.6 * edges[1] * (widths / widths[0]) ** (L / (L + 1))
             panel.plot(widths, slope, ls=":", **GUIDE)

@@ -149,16 +149,21 @@ class RateSeries(NamedTuple):
         line = draw_theory(panel, rates[:end], losses[:end], colour)
         panel.plot([best.rate], [best.loss], color=colour, **STAR)
         if trained:
-            for rate in best.rate * np.geomspace(self.low, self.most, self.trained):
-                self._draw_networks(panel, problem, float(rate), colour)
+            self._draw_networks(panel, problem, best.rate, colour)
         return line
 
-    def _draw_networks(self, panel: Axes, problem: Problem, rate: float, colour: ColorType) -> None:
-        training = dataclasses.replace(problem.training, learning_rate=rate)
-        tried = Problem(problem.network, problem.data, training)
-        runs = simulate(tried, self.size, self.seeds, save_at=[0, training.steps])
-        if runs.diverged_at is None:
-            draw_networks(panel, [rate], runs["test_loss"].values[:, -1:], colour)
+    def _draw_networks(self, panel: Axes, problem: Problem, best: float, colour: ColorType) -> None:
+        """Draw networks at rates around the best one, where none of the seeds diverges."""
+        rates, losses = [], []
+        for rate in best * np.geomspace(self.low, self.most, self.trained):
+            training = dataclasses.replace(problem.training, learning_rate=float(rate))
+            tried = Problem(problem.network, problem.data, training)
+            runs = simulate(tried, self.size, self.seeds, save_at=[0, training.steps])
+            if runs.diverged_at is None:
+                rates.append(rate)
+                losses.append(runs["test_loss"].values[:, -1])
+        if rates:
+            draw_networks(panel, rates, np.transpose(losses), colour)
 
 
 def name_star(panel: Axes) -> None:

@@ -14,6 +14,7 @@ from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
 from learndyn.families.two_layer.network import TwoLayer
+from learndyn.families.two_layer.online.finite import OverlapChain
 from learndyn.numerics.times import log_times
 from learndyn.papers.captions.primer import FACTS, SIZE, UNITS
 from learndyn.papers.registry import register_figures
@@ -53,10 +54,10 @@ def alignment(theory: xr.DataArray, runs: xr.DataArray) -> xr.DataArray:
 def _pairs(
     problems: Sequence[Problem], seeds: int, times: np.ndarray, report: Report
 ) -> list[tuple[Solution, Solution]]:
-    """(theory, runs) for each problem, on the same times."""
+    """(theory, runs) for each problem, on the same times. The overlaps are drawn from their exact law in SGD."""
     results = []
     for done, problem in zip(count(1), problems, strict=False):
-        runs = simulate(problem, SIZE, seeds, save_at=times)
+        runs = simulate(problem, SIZE, seeds, method=OverlapChain(), save_at=times)
         results.append((solve(problem, save_at=runs["time"].values), runs))
         report(done / len(problems))
     return results
@@ -116,7 +117,7 @@ def figure_2(report: Report, seeds: int = 4, time: float = 2500.0) -> Figure:
         finish(readout, xscale="log")
         misfit.axhline(1 / SIZE, ls=":", **GUIDE, label="1/N")
         for name, colour in zip(("Q", "R", "v"), COLOURS[1:], strict=False):
-            gap = 1 - alignment(theory[name], runs[name]).values
+            gap = 1 - alignment(theory[name], runs[name]).transpose("seed", "time").values
             draw_networks(misfit, runs["time"][few], gap[:, few], colour, name, ls="-", lw=0.8)
         finish(misfit, xlabel=TIME, ylim=(1e-7, 2.0), **LOG)
     for panel, words in zip(panels[:, 0], (LOSS, "readouts $v_i$", "1 − cosine"), strict=True):

@@ -104,6 +104,8 @@ def _draw_convergence(panel: Axes, steps: int, deepest: int) -> None:
         xlabel="depth L",
         ylabel="loss(L) / loss(∞) − 1",
     )
+    panel.minorticks_off()
+    panel.set(xticks=depths, xticklabels=[str(L) for L in depths])
     name_lines(panel, names, room=0.24)
     legend_of(panel, loc="lower left")
 
@@ -115,11 +117,11 @@ def _rated(L: float, skip: float | ScaledSkip, steps: int = 30) -> Problem:
 
 
 def figure_5(
-    report: Report, size: int = 100, seeds: int = 6, steps: int = 30, count: int = 41
+    report: Report, size: int = 100, seeds: int = 4, steps: int = 30, count: int = 41
 ) -> Figure:
     """The loss after a few steps against the learning rate, for constant and scaled β."""
     figure, (panels,) = new_panels(1, 2, panel=(3.4, 3.4), sharey=True, sharex=True)
-    series = RateSeries(size, seeds, count, top=1.15, most=2.0)
+    series = RateSeries(size, seeds, count, top=1.15, trained=7)
     skips = (1.0, DEPTHS), (ScaledSkip(1.25), (*DEPTHS, math.inf))
     colours = (*COLOURS[: len(DEPTHS)], THEORY_COLOUR)
     for done, (panel, (skip, depths)) in enumerate(zip(panels, skips, strict=True)):

@@ -161,7 +161,10 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         if ending == "svg":
             # A hundredth of a point is not seen, and a tenth of the file.
             text = temporary.read_text(encoding="utf-8")
-            temporary.write_text(re.sub(r"(\d\.\d\d)\d+", r"\1", text), encoding="utf-8")
+            shorter = re.sub(
+                r"scale\([^)]*\)|(\d\.\d\d)\d+", lambda found: found[1] or found[0], text
+            )
+            temporary.write_text(shorter, encoding="utf-8")
 
     with matplotlib.rc_context({"svg.hashsalt": "learndyn"}):
         write_atomically(path, write)

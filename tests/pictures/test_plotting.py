@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import matplotlib
@@ -315,3 +316,12 @@ def test_the_agreement_panel_has_a_line_per_observable_and_the_band():
     assert np.abs(along_y(drawn)).max() == pytest.approx(result.table.loc["R", "largest_in_errors"])
     figure = Figure()
     assert agreement_panel(result, ax=figure.subplots()) is figure
+
+
+def test_svg_files_are_shortened_without_moving_their_letters(tmp_path):
+    """Numbers lose digits that nobody sees; the scale of the letters is not one of them."""
+    path = tmp_path / "a.svg"
+    save_figure(plot(make()), path)
+    text = path.read_text(encoding="utf-8")
+    assert "scale(0.015625)" in text
+    assert not re.search(r"[LM] \d+\.\d{3}", text)

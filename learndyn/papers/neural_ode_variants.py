@@ -78,23 +78,24 @@ def noisy_adjoint(
     finish(aligned, "alignment, η = 0.3", xlabel=STEP, ylabel=COSINE, ylim=(-0.02, 1.04))
     legend_of(losses, loc="lower left")
     legend_of(aligned, f"networks, d = {size}", loc="lower right")
-    grid = np.geomspace(0.03, 30.0, count)
+    grid = np.geomspace(0.03, 15.0, count)
     for done, (rate, colour) in enumerate(zip(rates, COLOURS[3:], strict=False)):
         last = [solve(problem_of_noisy_adjoint(tau, rate, 400), save_at=[400]) for tau in grid]
-        label = f"η = {rate:g}"
-        draw_theory(floors, grid, [float(end["test_loss"][-1]) for end in last], colour, label)
+        left = [float(end["test_loss"][-1]) for end in last]
+        draw_theory(floors, grid, left, colour, f"η = {rate:g}")
         draw_theory(ends, grid, [float(cosine(end)[-1]) for end in last], colour)
-        # Beyond this the systems are not at rest after so few steps.
+        # Small rates take longer to come to rest, and so does strong noise with a large rate.
+        long = round(steps * max(1.0, 0.3 / rate))
         for tau in (noise for noise in (0.1, 1.0, 10.0) if noise * rate < 4):
-            problem = problem_of_noisy_adjoint(tau, rate, steps)
-            late = simulate(problem, size, seeds, save_at=evenly_spaced_steps(steps, 7)[3:])
+            problem = problem_of_noisy_adjoint(tau, rate, long)
+            late = simulate(problem, size, seeds, save_at=evenly_spaced_steps(long, 7)[4:])
             for panel, values in ((floors, late["test_loss"].values), (ends, cosine(late))):
                 draw_networks(panel, [tau], values.mean(axis=1, keepdims=True), colour)
         report(0.5 + 0.5 * (done + 1) / len(rates))
     noise_axis: dict[str, Any] = {"xlabel": "noise $τ_p$ of the adjoint", "xscale": "log"}
     finish(floors, "loss that is left", ylabel=LOSS, yscale="log", **noise_axis)
     finish(ends, "alignment that is reached", ylabel=COSINE, ylim=(-0.02, 1.04), **noise_axis)
-    floors.plot(grid, 0.0065 * grid, **(GUIDE | {"ls": ":"}), label="$∝ τ_p$")
+    floors.plot(grid, 0.05 * grid, **(GUIDE | {"ls": ":"}), label="$∝ τ_p$")
     legend_of(floors, loc="upper left")
     letter(panels.flat)
     return figure
@@ -214,9 +215,9 @@ def power_law(
             alpha = amplitudes_of(exponent, neurons) / neurons
             times = halfway(grid, m)
             draw_theory(halves, alpha, times, colour)
-            reached = halfway(grid, measured)
-            everywhere = np.isfinite(reached).all(axis=0)
-            draw_networks(halves, alpha[everywhere], reached[:, everywhere], colour)
+            passed = halfway(grid, measured)
+            everywhere = np.isfinite(passed).all(axis=0)
+            draw_networks(halves, alpha[everywhere], passed[:, everywhere], colour)
             middle = (grid > 3) & (grid < 0.3 * steps)
             # Above the curve of the smaller exponent, below that of the larger one.
             level = (1.6 if exponent == 1 else 0.55) * theory["test_loss"].values[middle][0]

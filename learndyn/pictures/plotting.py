@@ -1,4 +1,4 @@
-"""Pictures of any solution: `plot`, `agreement_panel`, `save_figure`; and parts of the pictures of papers.
+"""Pictures of any solution: `plot`, `agreement_panel`, `save_figure`.
 
 Lines and circles as in `style`: a theory is a line; of runs, about a dozen means are circles with their standard
 errors, in a band of the middle two thirds of the seeds. Functions of two times are maps (see `two_times`). Nothing
@@ -21,7 +21,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
-from numpy.typing import ArrayLike
 
 from learndyn.core.compare import Comparison
 from learndyn.core.solution import Solution
@@ -44,6 +43,7 @@ from learndyn.pictures.style import (
     draw_band,
     draw_networks,
     draw_theory,
+    finish,
 )
 from learndyn.pictures.two_times import (
     bands_of,
@@ -168,27 +168,6 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
     with matplotlib.rc_context({"svg.hashsalt": "learndyn"}):
         write_atomically(path, write)
-
-
-def draw_points(
-    axes: Axes, x: ArrayLike, runs: Float[np.ndarray, "seeds points"], colour: str, **look: Any
-) -> None:
-    """Draw the means over the seeds; if there are several seeds, with their standard deviations."""
-    spread = runs.std(axis=0, ddof=1) if len(runs) > 1 else None
-    look = {"fmt": "o", "ms": 3.5, "mfc": "white", "color": colour, "elinewidth": 1} | look
-    axes.errorbar(x, runs.mean(axis=0), spread, **look)
-
-
-def finish_panel(
-    axes: Axes, title: str, legend: dict[str, Any] | None = None, **settings: Any
-) -> None:
-    """Give a panel its title, `settings` such as labels and scales, and a legend unless `legend` is None."""
-    axes.set_title(title, fontsize=10)
-    axes.set(**settings)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, lw=0.5)
-    if legend is not None:
-        axes.legend(**({"frameon": False, "fontsize": 8, "handlelength": 2.2} | legend))
 
 
 def _draw_figure(
@@ -443,6 +422,5 @@ def _draw_runs(
 
 def _finish(panel: Axes, handles: dict[str, Artist]) -> int:
     """Draw the grid and the legend; returns the number of rows of the legend."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(alpha=0.25, lw=0.5)
+    finish(panel)
     return add_legend(panel, handles)

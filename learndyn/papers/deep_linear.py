@@ -1,9 +1,8 @@
 """Figures 1, 2, 3 and 7 of the paper on deep linear networks: width, depth, learning rates, and data."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -40,10 +39,10 @@ from learndyn.pictures.style import (
     name_lines,
     new_panels,
 )
+from learndyn.problem.paths import changed
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Dataset, Population, Stream, Supply
 from learndyn.problem.tasks import LinearMap
-from learndyn.problem.training import GradientDescent
 
 KINDS = {"ntk": "NTK parameterisation", "mup": "μP"}
 
@@ -60,13 +59,13 @@ def figure_1(report: Report, size: int = 400, seeds: int = 8, steps: int = 160) 
     ntk, mup, depth, kernel = panels.flat
     curves = []
 
-    def add(axes: Axes, problem: Problem, colour: str, label: str, **looks: Any) -> None:
-        curves.append(Curve(axes, problem, colour, label, **({"size": size} | looks)))
+    def add(axes: Axes, problem: Problem, colour: str, label: str, trained: bool = True) -> None:
+        curves.append(Curve(axes, problem, colour, label, size if trained else None))
 
     for nu, colour in zip((0.25, 1.0, 4.0), COLOURS, strict=False):
         for axes, kind in ((ntk, "ntk"), (mup, "mup")):
             add(axes, _wide(nu, kind, steps), colour, f"ν = {nu:g}")
-    add(mup, _wide(math.inf, "mup", steps), THEORY_COLOUR, "ν = ∞", size=None)
+    add(mup, _wide(math.inf, "mup", steps), THEORY_COLOUR, "ν = ∞", trained=False)
     for L, colour in zip((1, 2, 4, 8), COLOURS, strict=False):
         network = DeepLinear(L, 1.0, centered=True)
         add(depth, descent(network, Population(LinearMap()), 0.01, steps), colour, f"L = {L}")
@@ -220,9 +219,8 @@ def _trained_edge(problem: Problem, guess: float, size: int, seed: int) -> float
     """The largest stable rate of one finite network, to 5 %: bisection between a quarter and four times the guess."""
 
     def stable(rate: float) -> bool:
-        training = dataclasses.replace(cast(GradientDescent, problem.training), learning_rate=rate)
-        tried = Problem(problem.network, problem.data, training)
-        runs = simulate(tried, size, first_seed=seed, save_at=[0, training.steps])
+        tried = changed(problem, {"training.learning_rate": rate})
+        runs = simulate(tried, size, first_seed=seed, save_at=2)
         losses = runs["test_loss"].values[0]
         return runs.diverged_at is None and losses[-1] <= losses[0]
 

@@ -16,8 +16,8 @@ from learndyn.core.simulate import simulate
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
 from learndyn.families.deep_linear.network import DeepLinear
-from learndyn.families.deep_linear.solve import Innovation
 from learndyn.pictures.style import NEUTRAL, TEST, TRAIN, draw_networks, draw_theory
+from learndyn.problem.paths import changed
 from learndyn.problem.problem import Problem
 from learndyn.problem.supplies import Supply
 from learndyn.problem.training import GradientDescent
@@ -37,7 +37,6 @@ class Curve(NamedTuple):
     label: str
     size: int | None = None
     observables: Sequence[str] = ("test_loss",)
-    method: Innovation | None = None
 
 
 class Drawn(NamedTuple):
@@ -75,7 +74,7 @@ def draw_curves(
     drawn = []
     for done, curve in enumerate(curves, 1):
         end = cast(int, cast(GradientDescent, curve.problem.training).steps)
-        theory = solve(curve.problem, curve.method, save_at=recorded_steps(end, 150, log))
+        theory = solve(curve.problem, save_at=recorded_steps(end, 150, log))
         runs = None
         if curve.size is not None:
             at = recorded_steps(end, 11, log)
@@ -117,7 +116,8 @@ def last_losses(
     return swept["test_loss"].reindex(step=[steps]).values[:, 0]
 
 
-class RateSeries(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RateSeries:
     """How the loss after the last step is drawn against the learning rate.
 
     - `low`, `high`: lines run from so many times the best rate to so many times it, or to the height `top`.
@@ -156,9 +156,8 @@ class RateSeries(NamedTuple):
         """Draw networks at rates around the best one, where none of the seeds diverges."""
         rates, losses = [], []
         for rate in best * np.geomspace(self.low, self.most, self.trained):
-            training = dataclasses.replace(problem.training, learning_rate=float(rate))
-            tried = Problem(problem.network, problem.data, training)
-            runs = simulate(tried, self.size, self.seeds, save_at=[0, training.steps])
+            tried = changed(problem, {"training.learning_rate": float(rate)})
+            runs = simulate(tried, self.size, self.seeds, save_at=2)
             if runs.diverged_at is None:
                 rates.append(rate)
                 losses.append(runs["test_loss"].values[:, -1])
@@ -168,4 +167,5 @@ class RateSeries(NamedTuple):
 
 def name_star(panel: Axes) -> None:
     """Say in the legend what a star is."""
-    panel.plot([], [], color=NEUTRAL, label="best rate", **(STAR | {"ms": 9}))
+    look: dict[str, Any] = STAR | {"ms": 9}
+    panel.plot([], [], color=NEUTRAL, label="best rate", **look)

@@ -83,13 +83,12 @@ def _committee(hidden: int, time: float = 1500.0) -> Problem:
 
 def figure_1(report: Report, seeds: int = 4, time: float = 1500.0) -> Figure:
     """Soft committee machines of different size."""
-    times = log_times(time, 160, first=0.1)
+    times = log_times(time, 160, first=1.0)
     pairs = _pairs([_committee(K, time) for K in HIDDEN], seeds, times, report)
     figure, (panels,) = new_panels(1, len(HIDDEN), panel=NARROW, sharey=True)
     for panel, K, (theory, runs) in zip(panels, HIDDEN, pairs, strict=True):
         _draw_loss(panel, theory, runs, RUNS_COLOUR)
-        # Smaller losses are differences of terms of order one, and dominated by rounding.
-        finish(panel, f"K = {K}, M = {UNITS}", xlabel=TIME, ylim=(1e-9, 2.0), **LOG)
+        finish(panel, f"K = {K}, M = {UNITS}", xlabel=TIME, ylim=(1e-7, 2.0), **LOG)
     panels[0].set_ylabel(LOSS)
     legend_of(panels[0], f"SGD, N = {SIZE}", loc="lower left")
     letter(panels)
@@ -120,6 +119,8 @@ def figure_2(report: Report, seeds: int = 4, time: float = 2500.0) -> Figure:
             gap = 1 - alignment(theory[name], runs[name]).transpose("seed", "time").values
             draw_networks(misfit, runs["time"][few], gap[:, few], colour, name, ls="-", lw=0.8)
         finish(misfit, xlabel=TIME, ylim=(1e-7, 2.0), **LOG)
+    for panel in panels.flat:
+        panel.minorticks_off()
     for panel, words in zip(panels[:, 0], (LOSS, "readouts $v_i$", "1 − cosine"), strict=True):
         panel.set_ylabel(words)
     legend_of(panels[0, 0], f"SGD, N = {SIZE}", loc="lower left")

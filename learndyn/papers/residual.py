@@ -117,11 +117,11 @@ def _rated(L: float, skip: float | ScaledSkip, steps: int = 30) -> Problem:
 
 
 def figure_5(
-    report: Report, size: int = 100, seeds: int = 4, steps: int = 30, count: int = 41
+    report: Report, size: int = 200, seeds: int = 6, steps: int = 30, count: int = 61
 ) -> Figure:
     """The loss after a few steps against the learning rate, for constant and scaled β."""
     figure, (panels,) = new_panels(1, 2, panel=(3.4, 3.4), sharey=True, sharex=True)
-    series = RateSeries(size, seeds, count, top=1.15, trained=7)
+    series = RateSeries(size, seeds, count, top=1.15, high=4.0)
     skips = (1.0, DEPTHS), (ScaledSkip(1.25), (*DEPTHS, math.inf))
     colours = (*COLOURS[: len(DEPTHS)], THEORY_COLOUR)
     for done, (panel, (skip, depths)) in enumerate(zip(panels, skips, strict=True)):
@@ -137,9 +137,9 @@ def figure_5(
         panel.set(**ticks)
         panel.axhline(0.25, **GUIDE)
     panels[0].set_ylabel(f"test loss after {steps} steps")
-    name_star(panels[0])
-    legend_of(panels[0], f"networks, D = {size}", loc="upper right")
-    legend_of(panels[1], loc="upper left")
+    name_star(panels[1])
+    # Panel (a) has the same colours, and no room.
+    legend_of(panels[1], f"networks, D = {size}", loc="upper left")
     letter(panels)
     return figure
 

@@ -154,10 +154,11 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         allowed = ", ".join(f".{ending}" for ending in ENDINGS)
         raise FileError(f"cannot write {path}: its ending must be one of {allowed}")
     # The same picture gives the same file: no date, no random names of parts.
-    settings = {"svg": {"metadata": {"Date": None}}, "pdf": {"metadata": {"CreationDate": None}}}
+    dated = {"svg": "Date", "pdf": "CreationDate"}
+    settings: dict[str, Any] = {"metadata": {dated[ending]: None}} if ending in dated else {}
 
     def write(temporary: Path) -> None:
-        figure.savefig(temporary, format=ending, dpi=RESOLUTION, **settings.get(ending, {}))
+        figure.savefig(temporary, format=ending, dpi=RESOLUTION, **settings)
         if ending == "svg":
             # A hundredth of a point is not seen, and a tenth of the file.
             text = temporary.read_text(encoding="utf-8")

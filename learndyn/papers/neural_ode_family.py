@@ -62,9 +62,9 @@ def neurons(report: Report, size: int = 100, seeds: int = 10, steps: int = 60) -
     product = Curve(a.steps, a.values * m.values / 3, a.drawn_steps, a.runs * m.runs / 3)
     product.draw(learned, THEORY_COLOUR, r"$(a_1/h_s)\, θ_1·θ^*/d_θ$")
     finish(amplitudes, "amplitudes", xlabel=STEP, ylabel="amplitude a")
-    finish(learned, "norms, and what is learned", xlabel=STEP, ylabel="overlap", ylim=(0, 1.6))
+    finish(learned, "norms, and what is learned", xlabel=STEP, ylabel="overlap", ylim=(-0.2, 4.6))
     name_lines(amplitudes, names, room=0.1)
-    legend_of(amplitudes, f"networks, d = {size}", loc="upper left")
+    legend_of(amplitudes, f"networks, d = {size}", loc="center right", bbox_to_anchor=(1.0, 0.55))
     legend_of(learned, loc="upper right", ncols=2)
     letter(panels.flat)
     return figure

@@ -14,7 +14,7 @@ _PICTURES = (
         f"{_shared} {CIRCLES.format(10)} d = 100. The adjoint has Langevin noise of temperature τ_p (the paper's "
         "1/β_π). It does not change the mean step of the control, but diffuses it. (a, b) η = 0.3: loss, and cosine of "
         "the angle between the control and the teacher's. (c, d) The same at the end of training, after 400 steps in "
-        "theory; finite systems are averaged over three late states, steps 40 to 60, and 120 to 180 at η = 0.1. Dotted: "
+        "theory; finite systems: mean over three late states, steps 40 to 60, and 120 to 180 at η = 0.1. Dotted: "
         "proportional to τ_p. A smaller η leaves less; where noise and rate are both large, as at η = 1 and τ_p = 10, "
         "nothing is learned.",
         1.0,

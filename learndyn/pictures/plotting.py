@@ -55,7 +55,7 @@ from learndyn.pictures.two_times import (
 )
 
 STYLES = ("-", "--", ":", "-.")
-MARKS = dict(zip(STYLES, "os^D", strict=True))
+MARKS: dict[str, str] = dict(zip(STYLES, "os^D", strict=True))
 """The mark of runs where theories have a line style."""
 ENDINGS = ("png", "svg", "pdf")
 RESOLUTION = 200
@@ -326,11 +326,9 @@ def _draw(
                 centres.append(values)
             if several and len(components) <= len(COLOURS):
                 handles.setdefault(component, Line2D([], [], color=shade, lw=2))
-        look = (
-            CIRCLE | {"marker": MARKS[style]}
-            if solution.is_simulation
-            else THEORY_LINE | {"ls": style}
-        )
+        look: dict[str, Any] = THEORY_LINE | {"ls": style}
+        if solution.is_simulation:
+            look = CIRCLE | {"marker": MARKS[style]}
         handles[label] = Line2D([], [], color=colour, **look)
         if solution.diverged_at is not None:
             panel.axvline(solution.diverged_at, color="0.5", lw=0.8, ls=(0, (1, 3)))

@@ -228,7 +228,7 @@ TINY = {
     ),
     "neural-ode-power-law": Tiny(
         variants.power_law,
-        {"size": 8, "seeds": 2, "steps": 80, "neurons": 8},
+        {"size": 24, "seeds": 2, "steps": 80, "neurons": 8},
         *(URBANI, 3, FAMILY),
     ),
     "neural-ode-neurons": Tiny(family.neurons, SYSTEMS, URBANI, 3, FAMILY, **LEGENDS),

@@ -65,7 +65,7 @@ def figure_5(
     seeds: int = 6,
     steps: int = 60,
     points: int = 6,
-    samples: int = 8192,
+    samples: int = 4096,
     batches: int = 4,
 ) -> Figure:
     """Losses and kernel alignment of the limit, and of networks of several widths, at several richnesses."""

@@ -15,7 +15,6 @@ from learndyn.core.solution import Solution
 from learndyn.core.solve import solve
 from learndyn.families.two_layer.reused.finite import FullBatch
 from learndyn.families.two_layer.reused.implicit_sampling import ImplicitSampling
-from learndyn.numerics.statistics import mean_and_error
 from learndyn.numerics.times import log_times
 from learndyn.papers.captions.delayed_features import FACTS
 from learndyn.papers.grokking_setting import LOSS, TIME, GrokkingSetting, theory_of
@@ -26,6 +25,7 @@ from learndyn.pictures.style import (
     TEST,
     THEORY_COLOUR,
     TRAIN,
+    a_few,
     draw_networks,
     draw_theory,
     finish,
@@ -43,16 +43,22 @@ FIRST = 0.1
 
 def _draw_loss(panel: Axes, theory: Solution, name: str, colour: str, label: str | None) -> None:
     """Draw a loss of the theory, with its errors."""
-    later = theory["time"].values > 0
-    error = cast(Any, theory.standard_error(name)).values[later]
-    times, values = theory["time"].values[later], theory[name].values[later]
+    few = _drawn(theory)
+    times, values = theory["time"].values[few], theory[name].values[few]
+    error = cast(Any, theory.standard_error(name)).values[few]
     draw_theory(panel, times, values, colour, label, error=error, ls=LOSSES[name])
+
+
+def _drawn(theory: Solution) -> np.ndarray:
+    """The states that are drawn: enough for smooth lines, without the start, which has no place on the axis."""
+    times = theory["time"].values
+    return 1 + np.array(a_few(times[1:], 60))
 
 
 def figure_1(
     report: Report,
     sizes: Sequence[int] = (400, 1200),
-    seeds: Sequence[int] = (8, 4),
+    seeds: Sequence[int] = (8, 10),
     time: float = LATE.time,
     samples: int = 8192,
     batches: int = 4,
@@ -63,7 +69,7 @@ def figure_1(
     theory = solve(setting.problem(), method, save_at=log_times(time, 160, first=FIRST))
     report(0.5)
     figure, ((panel,),) = new_panels(1, 1, panel=(7.0, 5.0))
-    drops: dict[str, list] = {"theory": [_drop(theory, name) for name in DROPS]}
+    drops = {"theory": [_drop(theory, name) for name in DROPS]}
     for name in LOSSES:
         _draw_loss(panel, theory, name, THEORY_COLOUR, None)
     for colour, size, count in zip(COLOURS, sizes, seeds, strict=False):
@@ -78,42 +84,57 @@ def figure_1(
             draw_networks(panel, runs["time"], runs[name].values, colour)
         words = f"{count} networks, D = {size}"
         draw_networks(panel, [], np.empty((1, 0)), colour, words)
-        drops[f"D = {size}"] = [mean_and_error(runs[name].values) for name in DROPS]
+        drops[f"D = {size}"] = [_median(runs[name].values) for name in DROPS]
         report(1.0 if size == sizes[-1] else 0.6)
     level = LEVEL * float(theory["test_loss"][0])
     panel.axhline(level, ls=":", **GUIDE)
     panel.text(1.1 * FIRST, 0.9 * level, "10 % of the first value", va="top", fontsize=9)
     words = f"α = {setting.alpha:g}, ε = {setting.epsilon:g}, γ = {setting.gamma:g}"
     axis = {"xscale": "log", "yscale": "log", "xlabel": TIME, "ylabel": LOSS}
-    finish(panel, words, xlim=(FIRST, 1.1 * time), ylim=(2e-5, 2.0), **axis)
-    _mark_drops(panel, drops, level)
+    finish(panel, words, xlim=(FIRST, 1.1 * time), ylim=(1e-5, 2.0), **axis)
+    _mark_drops(panel, drops, [float(theory[name]) for name in ("train_drop", "test_drop")], level)
     for style, words in ((TEST, "theory, test loss"), (TRAIN, "theory, train loss")):
         panel.plot([], [], style, color=THEORY_COLOUR, lw=1.4, label=words)
     legend_of(panel, loc="lower left", fontsize=9)
     return figure
 
 
-DROPS = {"train_drop": "train drop", "test_drop": "test drop", "grokking_delay": "delay (ratio)"}
+DROPS = {"train_drop": "train", "test_drop": "test", "grokking_delay": "delay"}
 
 
-def _drop(theory: Solution, name: str) -> tuple[float, float]:
+def _plain(value: float) -> str:
+    """Three digits, without a power of ten."""
+    return "∞" if np.isinf(value) else f"{float(f'{value:.3g}'):g}"
+
+
+def _drop(theory: Solution, name: str) -> str:
     """When a loss drops, or the ratio of these times, and its standard error."""
-    return float(theory[name]), float(cast(Any, theory.standard_error(name)))
+    error = float(f"{float(cast(Any, theory.standard_error(name))):.1g}")
+    return f"{_plain(float(theory[name]))} ± {error:g}"
 
 
-def _mark_drops(panel: Axes, drops: dict[str, list], level: float) -> None:
-    """Draw an arrow between the two drops of the theory, and write all drops with their errors."""
-    if not np.isfinite([value for rows in drops.values() for value in rows]).all():
+def _median(values: np.ndarray) -> str:
+    """The median over networks and the quartiles; a loss that does not drop does so at ∞."""
+    late = np.where(np.isnan(values), np.inf, values)
+    low, middle, high = np.quantile(late, (0.25, 0.5, 0.75), method="nearest")
+    return f"{_plain(middle)} [{_plain(low)}, {_plain(high)}]"
+
+
+def _mark_drops(
+    panel: Axes, drops: dict[str, list[str]], between: Sequence[float], level: float
+) -> None:
+    """Draw an arrow between the two drops of the theory, and write all drops with their errors or quartiles."""
+    if not np.isfinite(between).all():
         return
-    (train, _), (test, _), _ = drops["theory"]
     arrow = {"arrowstyle": "<->", "color": THEORY_COLOUR, "lw": 1.2}
-    panel.annotate("", xy=(train, level), xytext=(test, level), arrowprops=arrow)
-    lines = []
-    for row, words in enumerate(DROPS.values()):
-        values = (f"{who} {of[row][0]:.3g} ± {of[row][1]:.1g}" for who, of in drops.items())
-        lines.append(f"{words}: {',  '.join(values)}")
+    panel.annotate("", xy=(between[0], level), xytext=(between[1], level), arrowprops=arrow)
+    lines = [
+        f"{who}: "
+        + ", ".join(f"{name} {value}" for name, value in zip(DROPS.values(), of, strict=True))
+        for who, of in drops.items()
+    ]
     place = {"transform": panel.transAxes, "va": "bottom", "fontsize": 9, "linespacing": 1.5}
-    panel.text(0.02, 0.27, "\n".join(lines), **place)
+    panel.text(0.02, 0.25, "\n".join(lines), in_layout=False, **place)
 
 
 class Varied(NamedTuple):
@@ -184,9 +205,9 @@ def _draw_alignment(panel: Axes, theory: Solution, runs: Solution, colour: str, 
     """A_1(t), our R_11, of theory and networks."""
     R, error = theory["R"], cast(Any, theory.standard_error("R"))
     first = {"student": 0, "teacher": 0}
-    later = theory["time"].values > 0
-    values, spread = (x.isel(first).values[later] for x in (R, error))
-    draw_theory(panel, theory["time"].values[later], values, colour, label, error=spread)
+    few = _drawn(theory)
+    values, spread = (x.isel(first).values[few] for x in (R, error))
+    draw_theory(panel, theory["time"].values[few], values, colour, label, error=spread)
     draw_networks(panel, runs["time"], runs["R"].isel(first).values, colour)
 
 

@@ -59,12 +59,12 @@ def digit_series(steps: int = 100) -> RichnessSeries:
 def figure_1(
     report: Report,
     size: int = 2500,
-    seeds: int = 4,
+    seeds: int = 3,
     widths: Sequence[int] = (50, 100, 250, 500, 1000, 2500),
     repeats: int = 10,
     steps: int = 100,
     samples: int = 4096,
-    batches: int = 8,
+    batches: int = 4,
     draws: int = 8,
 ) -> Figure:
     """Losses and preactivations of a tanh network, theory and finite networks, and how far their kernels differ."""

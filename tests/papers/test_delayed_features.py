@@ -126,20 +126,24 @@ def test_cells_without_a_delay_are_hatched_and_have_no_number():
 
 
 def test_the_drops_are_marked_with_their_errors():
-    drops = {
-        "theory": [(10.0, 0.5), (40.0, 0.5), (4.0, 0.5)],
-        "D = 30": [(10.0, 1.0), (40.0, 4.0), (4.0, 0.2)],
-    }
+    drops = {"theory": ["10 ± 1", "40 ± 2", "4 ± 0.5"], "D = 30": ["9", "41", "4.2"]}
     axes = Figure().subplots()
-    drawn._mark_drops(axes, drops, 0.1)
+    drawn._mark_drops(axes, drops, (10.0, 40.0), 0.1)
     arrow: Any = axes.texts[0]
     assert (arrow.xy, arrow.xyann) == ((10.0, 0.1), (40.0, 0.1))
     words = axes.texts[-1].get_text()
-    assert "test drop: theory 40 ± 0.5,  D = 30 40 ± 4" in words
-    assert "delay (ratio): theory 4 ± 0.5,  D = 30 4 ± 0.2" in words
+    assert (
+        words
+        == "theory: train 10 ± 1, test 40 ± 2, delay 4 ± 0.5\nD = 30: train 9, test 41, delay 4.2"
+    )
     axes = Figure().subplots()
-    drawn._mark_drops(axes, drops | {"D = 30": [(10.0, 1.0), (math.nan, 4.0), (4.0, 0.2)]}, 0.1)
+    drawn._mark_drops(axes, drops, (10.0, math.nan), 0.1)
     assert not axes.texts
+
+
+def test_networks_that_do_not_drop_count_as_late_ones_in_the_median():
+    assert drawn._median(np.array([30.0, math.nan, 1234.0, 20.0, 40.0])) == "40 [30, 1230]"
+    assert drawn._median(np.array([10.0, math.nan, math.nan, math.nan])).startswith("∞")
 
 
 def test_the_alignment_falls_at_first_for_small_epsilon_only():

@@ -12,9 +12,9 @@ _PICTURES = (
     (
         "wide-1",
         "Features of a deep tanh network move as the theory says",
-        f"{_setting} The theory has 8 × 4096 samples, with bands of two standard errors, thinner than the lines. (a) "
-        "Losses of 4 networks with their initial functions subtracted. (b) Preactivations at the start on all points: "
-        "of the theory, a mean of normal densities with the variances Φ^{ℓ−1}_μμ; circles are a histogram of the 4 "
+        f"{_setting} The theory has 4 × 4096 samples, with bands of two standard errors, thinner than the lines. (a) "
+        "Losses of 3 networks with their initial functions subtracted. (b) Preactivations at the start on all points: "
+        "of the theory, a mean of normal densities with the variances Φ^{ℓ−1}_μμ; circles are a histogram of the 3 "
         "networks. (c, d) γ₀ = 2. (c) The same at the end, 8 × 512 neurons of the theory as steps. (d) 1 − A over all "
         "points and 11 × 11 times, 10 networks for each width: it falls about as 1/N, and is largest in the first "
         "layers for G, as the paper says; but for Φ, too, it is smallest in the last layer, whose kernel is mostly the "

@@ -207,7 +207,7 @@ def _draw_exponents(panel: Axes, theory: Solution, beta: float, L: int, colour: 
     line = draw_theory(panel, exponents["time"], exponents, colour)
     levels = zip(PREDICTED, (2 * beta / (1 + beta), (L + 1) * beta / (1 + L * beta)), strict=True)
     for ls, exponent in levels:
-        panel.axhline(exponent, ls=ls, color=colour, lw=1.0, alpha=0.8)
+        panel.plot(theory["time"][[1, -1]], [exponent] * 2, ls=ls, color=colour, lw=1.0, alpha=0.8)
     return line
 
 

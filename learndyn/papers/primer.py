@@ -143,7 +143,8 @@ def figure_3(report: Report, time: float = 3000.0) -> Figure:
     for panel, scale in zip(panels, SCALES, strict=True):
         for number, colour in zip(range(1, len(STATES) + 1), COLOURS, strict=False):
             _draw_loss(panel, *next(pairs), colour, label=f"start {number}")
-        finish(panel, f"initial scale {scale:g}", xlabel=TIME, ylim=(1e-6, 20.0), **LOG)
+        limits: dict[str, Any] = {"xlim": (0.5, 1.4 * time), "ylim": (1e-5, 20.0)}
+        finish(panel, f"initial scale {scale:g}", xlabel=TIME, **LOG, **limits)
     panels[0].set_ylabel(LOSS)
     legend_of(panels[0], f"SGD, N = {SIZE}", loc="lower left")
     letter(panels)

@@ -23,13 +23,13 @@ _PICTURES = (
         "deep-linear-8",
         "Scaling laws of hard tasks",
         "Gradient flow on the population with λ_k = k^(−1.5), w*_k² λ_k = k^(−1.5β − 1) up to the rank 10¹⁴ (eight "
-        "groups a decade from the tenth mode on), N = ∞, centred, richness 3. Points, at β = 0.55: two networks of "
-        "256 units a layer on 1000 modes. Below, the local exponents over six decades, with two predictions: "
-        "2β/(1+β), which the paper states for every depth (dashed), and (L+1)β/(1+Lβ) for balanced layers (dotted); "
-        "they coincide for L = 1. The exponents tend to the second: at t = 10⁶ they are within 0.01 of it for L = 2 "
-        "and within 0.02 for L = 4, still rising. The paper does not print the parameters; a large richness was chosen "
-        "to leave the lazy regime early.",
-        5.0,
+        "groups a decade from the tenth mode on), N = ∞, centred, richness 3. Circles, at β = 0.55: mean and "
+        "standard error of two networks of 256 units a layer on 1000 modes. Right: the local exponents over six "
+        "decades, with two predictions: 2β/(1+β), which the paper states for every depth (dashed), and "
+        "(L+1)β/(1+Lβ) for balanced layers (dotted); they coincide for L = 1. The exponents tend to the second: at "
+        "t = 10⁶ they are within 0.01 of it for L = 2 and within 0.02 for L = 4, still rising. The paper does not "
+        "print the parameters; a large richness was chosen to leave the lazy regime early.",
+        1.2,
     ),
 )
 FACTS = {

@@ -29,7 +29,7 @@ _PICTURES = (
         "unit learns what, and the alignment of R is lost. The initial draw (seed 2) was picked among a few for "
         "being decided by the initial state; from seed 1 at K = 6 the cosine of R fell to about 0.3 in three of "
         "four runs.",
-        2.0,
+        1.5,
     ),
     (
         "primer-3",

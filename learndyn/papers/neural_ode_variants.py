@@ -214,7 +214,8 @@ def power_law(
         if exponent > 0:
             alpha = amplitudes_of(exponent, neurons) / neurons
             times = halfway(grid, m)
-            draw_theory(halves, alpha, times, colour)
+            learned = np.isfinite(times)
+            draw_theory(halves, alpha[learned], times[learned], colour)
             passed = halfway(grid, measured)
             everywhere = np.isfinite(passed).all(axis=0)
             draw_networks(halves, alpha[everywhere], passed[:, everywhere], colour)

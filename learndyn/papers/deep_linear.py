@@ -269,13 +269,13 @@ def figure_7(
             slope = 1.6 * edges[1] * (widths / widths[0]) ** (L / (L + 1))
             panel.plot(widths, slope, ls=":", **GUIDE)
             place = (widths[count // 2], 1.15 * slope[count // 2])
-            words = {"color": "0.4", "fontsize": TEXT, "ha": "right", "va": "bottom"}
-            panel.text(*place, f"$ν^{{{L}/{L + 1}}}$", **words)
+            look: dict[str, Any] = {"fontsize": TEXT, "ha": "right", "va": "bottom"}
+            panel.text(*place, f"$ν^{{{L}/{L + 1}}}$", color="0.4", **look)
         report(done / len(jobs))
-    axis: dict[str, Any] = {"xscale": "log", "xlabel": "width  ν = N/D"}
+    words = {"xlabel": "width  ν = N/D", "ylabel": "largest stable learning rate η"}
+    axis: dict[str, Any] = {"xscale": "log"} | words
     finish(panels[0], "lazy, $γ_0 = 10^{-4}$", **axis, ylim=(0.0, 1.1))
     finish(panels[1], "rich, $γ_0 = 100$", **axis, yscale="log")
-    panels[0].set_ylabel("largest stable learning rate η")
     name_lines(panels[0], names[0], room=0.2)
     name_lines(panels[1], names[1], room=0.33)
     legend_of(panels[0], f"networks, D = {size}", loc="lower right")

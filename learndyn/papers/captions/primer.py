@@ -38,8 +38,9 @@ _PICTURES = (
         f"second layer alike), each with its own theory curve and one run of {_circles}. From large weights the loss "
         "falls in steps, one teacher unit after the other, at times of its own for each start. By t = 3000 one "
         "start at scale 2 has learnt the teacher and another waits for its last unit, until t > 10⁴; no start "
-        "remains there for ever: the theory has learnt the teacher by t = 10⁵ in all of them. The four were picked "
-        "among ten to be told apart. The primer prints N only.",
+        "remains there for ever: the theory has learnt the teacher by t = 10⁵ in all of them. A single run leaves a "
+        "plateau somewhat earlier or later than the theory. The four starts were picked among ten to be told apart. "
+        "The primer prints none of these numbers for its figure 3.",
         2.0,
     ),
 )

@@ -32,7 +32,7 @@ _PICTURES = (
         f"{_shared} {CIRCLES.format(20)} d = 80. "
         "n trajectories of a teacher with temperature 1/3, its noise part of the data, are used at every step; σ "
         "= 1, h = 0.2, η = 0.5. The train loss falls to the end, the test loss has a minimum (triangles). "
-        "Test losses of finite systems lie below the theory, by a part of order 1/d.",
+        "Test losses of finite systems lie below the theory; only this size was trained.",
         1.0,
     ),
     (

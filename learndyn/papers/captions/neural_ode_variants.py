@@ -37,7 +37,7 @@ _PICTURES = (
         "the same amplitudes, and learns the controls; m_j is the overlap of neuron j with the teacher's. The rate of "
         "neuron j is proportional to α_j², so that the loss of many neurons falls as the power 1/(2β) − 1 of the "
         "steps (dotted), until the weakest one is learned. (d) The student starts with equal amplitudes and trains "
-        "them too, η_a = 1. Finite systems learn weak neurons later than the theory, as d_θ = 30 is small.",
+        "them too, η_a = 1. Finite systems learn weak neurons later than the theory; only this size was trained.",
         1.0,
     ),
 )

@@ -161,8 +161,10 @@ def draw_maps(
             )
             panel.set_xticks(axes.ticks, axes.names, fontsize=TEXT)
             panel.set_yticks(axes.ticks, axes.names, fontsize=TEXT)
-            inside = {"left": panel is row[0], "bottom": panel in panels[-1]}
-            panel.tick_params(**inside)
+            panel.tick_params(left=panel is row[0], bottom=panel in panels[-1])
+            # One frame of the background in place of four lines, for small files.
+            panel.spines[:].set_visible(False)
+            panel.patch.set(edgecolor="black", linewidth=1.2)
             if axes.border is not None:
                 panel.axhline(axes.border, color="black", lw=0.6)
                 panel.axvline(axes.border, color="black", lw=0.6)

@@ -52,7 +52,7 @@ def _draw_loss(panel: Axes, theory: Solution, name: str, colour: str, label: str
 def _drawn(theory: Solution) -> np.ndarray:
     """The states that are drawn: enough for smooth lines, without the start, which has no place on the axis."""
     times = theory["time"].values
-    return 1 + np.array(a_few(times[1:], 30))
+    return 1 + np.array(a_few(times[1:], 24))
 
 
 def figure_1(

@@ -52,7 +52,7 @@ def _draw_loss(panel: Axes, theory: Solution, name: str, colour: str, label: str
 def _drawn(theory: Solution) -> np.ndarray:
     """The states that are drawn: enough for smooth lines, without the start, which has no place on the axis."""
     times = theory["time"].values
-    return 1 + np.array(a_few(times[1:], 60))
+    return 1 + np.array(a_few(times[1:], 24))
 
 
 def figure_1(
@@ -183,6 +183,7 @@ def figure_2(
             done += 1
             report(done / 9.5)
         finish(panel, title, ylabel=LOSS, xlim=(FIRST, 1.05 * time), ylim=(2e-4, 2.0), **axis)
+        panel.minorticks_off()
     _draw_online(panels[0], GrokkingSetting(0.5, 0.3, math.inf, time))
     legend_of(panels[0], loc="lower left")
     legend_of(panels[1], f"networks, D = {size}", train=True, loc="lower left")

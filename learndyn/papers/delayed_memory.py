@@ -20,6 +20,7 @@ from learndyn.pictures.style import (
     NEUTRAL,
     POSITIVE,
     THEORY_LINE,
+    a_few,
     colours_of,
     draw_networks,
     draw_theory,
@@ -75,7 +76,9 @@ def _draw_units(panel: Axes, theories: Sequence[Solution], runs: Solution, name:
             values, error = (
                 _of_unit(x, name, i) for x in (theory[name], theory.standard_error(name))
             )
-            line = draw_theory(panel, theory["time"], values, colour, error=error, ls=ls)
+            few = a_few(theory["time"].values, 41)
+            times = theory["time"].values[few]
+            line = draw_theory(panel, times, values[few], colour, error=error[few], ls=ls)
             if ls == "-":
                 names.append((line, f"i = {i + 1}"))
         draw_networks(panel, runs["time"], _of_unit(runs[name], name, i), colour)

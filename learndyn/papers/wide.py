@@ -70,8 +70,8 @@ def figure_2(
     top, *maps = parts(figure, 4, 1, height_ratios=(1.1, 1.1, 1, 1))
     losses, moving = top.subplots(1, 2)
     theory = runs = None
-    depths, few, names = (1, 2, 5), few_states(steps + 1, 31), []
-    circles = few_states(len(few), 13)
+    depths, few, names = (1, 2, 5), few_states(steps + 1, 16), []
+    circles = few_states(len(few), 16)
     for done, (depth, colour) in enumerate(zip(depths, COLOURS, strict=False)):
         problem = linear_series(depth, 0.1, steps, points).problem(1.0)
         theory = solve(problem, save_at=steps + 1)

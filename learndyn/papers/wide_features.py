@@ -106,22 +106,20 @@ def figure_1_kernels(
     theory = solve(problem, SampledLayers(samples=samples, batches=batches), save_at=few)
     report(0.5)
     run = simulate(problem, size, save_at=few)
-    figure = Figure(figsize=(7.4, 7.6), layout="constrained")
-    blocks = parts(figure, 2, 2)
-    order = by_target(setting.points)
-    for (name, symbol), row, letters in zip(
-        KERNELS.items(), (blocks[:2], blocks[2:]), ("ab", "cd"), strict=True
-    ):
-        kernels = {
-            "theory": one_output(theory[name]).values,
-            "network": one_output(run[name]).isel(seed=0).values,
-        }
-        at_end = {who: final(kernel, order) for who, kernel in kernels.items()}
-        title, words = f"({letters[0]}) {symbol} at the end", f"${symbol}^ℓ_{{μα}}(T, T)$"
-        draw_maps(row[0], title, at_end, over_points(setting.points), words)
-        traces = {who: traced(kernel) for who, kernel in kernels.items()}
-        title, words = f"({letters[1]}) {symbol} over both times", f"$Σ_μ {symbol}^ℓ_{{μμ}}(t, s)$"
-        draw_maps(row[1], title, traces, over_times(steps), words)
+    figure = Figure(figsize=(7.4, 7.4), layout="constrained")
+    blocks = parts(figure, 4, 1)
+    order, layers = by_target(setting.points), range(1, setting.depth + 1)
+    columns = [f"{who}, ℓ = {layer}" for who in ("theory", "network") for layer in layers]
+    for number, (name, symbol) in enumerate(KERNELS.items()):
+        at_end, over_both = blocks[2 * number : 2 * number + 2]
+        first, second = "abcd"[2 * number : 2 * number + 2]
+        kernels = [one_output(theory[name]).values, one_output(run[name]).isel(seed=0).values]
+        rows = {"": np.concatenate([final(kernel, order) for kernel in kernels])}
+        title, words = f"({first}) {symbol} at the end", f"${symbol}^ℓ_{{μα}}(T, T)$"
+        draw_maps(at_end, title, rows, over_points(setting.points), words, columns=columns)
+        rows = {"": np.concatenate([traced(kernel) for kernel in kernels])}
+        title, words = f"({second}) {symbol} over both times", f"$Σ_μ {symbol}^ℓ_{{μμ}}(t, s)$"
+        draw_maps(over_both, title, rows, over_times(steps), words, columns=columns)
     report(1.0)
     return figure
 

@@ -144,15 +144,17 @@ def draw_maps(
     words: str,
     scale: Sequence[str] = (),
     log: bool = False,
+    columns: Sequence[str] = (),
 ) -> None:
     """Draw heat maps, a row for each name and a column for each layer, with one colour scale.
 
-    `words` are the label of the colours. They span the values of all rows, or of the rows named in `scale`.
+    `words` are the label of the colours. They span the values of all rows, or of the rows named in `scale`. `columns`
+    are names of columns that are not the layers.
     """
     values = np.concatenate([np.ravel(rows[name]) for name in scale or rows])
     look = colours_of(values, log=log)
-    layers = len(next(iter(rows.values())))
-    panels = block.subplots(len(rows), layers, squeeze=False, sharex=True, sharey=True)
+    columns = columns or [f"ℓ = {k + 1}" for k in range(len(next(iter(rows.values()))))]
+    panels = block.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
     image = None
     for row, (name, maps) in zip(panels, rows.items(), strict=True):
         for panel, heat_map in zip(row, maps, strict=True):
@@ -161,14 +163,16 @@ def draw_maps(
             )
             panel.set_xticks(axes.ticks, axes.names, fontsize=TEXT)
             panel.set_yticks(axes.ticks, axes.names, fontsize=TEXT)
-            inside = {"left": panel is row[0], "bottom": panel in panels[-1]}
-            panel.tick_params(**inside)
+            panel.tick_params(left=panel is row[0], bottom=panel in panels[-1])
+            # One frame of the background in place of four lines, for small files.
+            panel.spines[:].set_visible(False)
+            panel.patch.set(edgecolor="black", linewidth=1.2)
             if axes.border is not None:
                 panel.axhline(axes.border, color="black", lw=0.6)
                 panel.axvline(axes.border, color="black", lw=0.6)
-        row[0].set_ylabel(f"{name}\n{axes.labels[1]}", fontsize=TEXT)
-    for layer, (top, bottom) in enumerate(zip(panels[0], panels[-1], strict=True), 1):
-        top.set_title(f"ℓ = {layer}", fontsize=9)
+        row[0].set_ylabel(f"{name}\n{axes.labels[1]}".strip(), fontsize=TEXT)
+    for column, top, bottom in zip(columns, panels[0], panels[-1], strict=True):
+        top.set_title(column, fontsize=9)
         bottom.set_xlabel(axes.labels[0], fontsize=TEXT)
     block.suptitle(title, fontsize=10)
     assert image is not None

@@ -16,8 +16,8 @@ _PICTURES = (
         "and 64, 180 % at N = 4, 33 % at N = 16, 11 % at N = 64 and 256 (standard errors are a third of these "
         "numbers and more), 3 % in (c). The slopes are guides: t^(−β) of a lazy network, t^(−2β/(1+β)) of the paper "
         "and t^(−(L+1)β/(1+Lβ)) of balanced layers; at these times, width and number of modes the rich curve lies "
-        "close to the first of these two and decides nothing (deep-linear-8 does). The paper prints L = 4 only; of "
-        "the values tried, a richness of 3 in (c) reached the edge of stability.",
+        "between the last two and decides nothing (deep-linear-8 does). The paper prints L = 4 only; of the values "
+        "tried, a richness of 3 in (c) reached the edge of stability.",
         0.6,
     ),
     (

@@ -33,7 +33,7 @@ _PICTURES = (
         "noise taken here it is smooth. A line ends at four times the best η, or where the loss exceeds 1.15. "
         f"{_circles} networks with D = 200 inputs and 6 seeds, up to twice the best η (beyond the panel for L = 16 "
         "in (a)). The paper prints β = 1 and β₀ = 1.25 only.",
-        2.0,
+        1.2,
     ),
 )
 FACTS = {

@@ -31,9 +31,9 @@ _PICTURES = (
         "to ∞ by 2.7 to 7 times, because the initial kernel grows by 3.9, from 4.3 to (2 + β₀²) exp β₀² = 17; from "
         "L = 8 on it falls by 1.4 to 2 times. On the population the optimum lies at the edge of stability; with the "
         "noise taken here it is smooth. A line ends at four times the best η, or where the loss exceeds 1.15. "
-        f"{_circles} networks with D = 200 inputs and 6 seeds, up to twice the best η (beyond the panel for L = 16 "
-        "in (a)). The paper prints β = 1 and β₀ = 1.25 only.",
-        2.0,
+        f"{_circles} networks with D = 200 inputs and 6 seeds, up to twice the best η (there beyond the panel for L "
+        "= 16 in (a)). The paper prints β = 1 and β₀ = 1.25 only.",
+        1.2,
     ),
 )
 FACTS = {

@@ -160,15 +160,18 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     def write(temporary: Path) -> None:
         figure.savefig(temporary, format=ending, dpi=RESOLUTION, **settings)
         if ending == "svg":
-            # A hundredth of a point is not seen, and a tenth of the file.
-            text = temporary.read_text(encoding="utf-8")
-            shorter = re.sub(
-                r"scale\([^)]*\)|(\d\.\d\d)\d+", lambda found: found[1] or found[0], text
+            temporary.write_text(
+                _shortened(temporary.read_text(encoding="utf-8")), encoding="utf-8"
             )
-            temporary.write_text(shorter, encoding="utf-8")
 
     with matplotlib.rc_context({"svg.hashsalt": "learndyn"}):
         write_atomically(path, write)
+
+
+def _shortened(svg: str) -> str:
+    """An SVG without digits beyond a hundredth of a point, but for the scale of letters, and without indentation."""
+    rounded = re.sub(r"scale\([^)]*\)|(\d\.\d\d)\d+", lambda found: found[1] or found[0], svg)
+    return re.sub(r" *\n *", "\n", rounded)
 
 
 def _draw_figure(

@@ -20,8 +20,8 @@ _PICTURES = (
         "adjoint back from p_N = x_N; dotted: growth with the λ of continuous time. (b) A student with Q = 1, m = 0, "
         "G(q, m) = 0.8 q m + 1.5 q², σ = 0.75, T = 3, back from p_N = y_N − x_N; line: theory, d → ∞; circles: mean "
         "over 60 fields of d = 80, bars its standard error. Fields scatter widely, and the circles of a colour share "
-        "theirs, so that they lie off to one side together: with 20 of these fields the mean of the truncated adjoint at "
-        "T was twice the theory. Not in the paper.",
+        "theirs, so that they lie off to one side together: with 20 of these fields the mean of the truncated adjoint "
+        "at T was twice the theory. Not in the paper.",
         1.0,
     ),
 )

@@ -25,7 +25,6 @@ from learndyn.pictures.style import (
     TEST,
     THEORY_COLOUR,
     TRAIN,
-    a_few,
     draw_networks,
     draw_theory,
     finish,
@@ -50,9 +49,10 @@ def _draw_loss(panel: Axes, theory: Solution, name: str, colour: str, label: str
 
 
 def _drawn(theory: Solution) -> np.ndarray:
-    """The states that are drawn: enough for smooth lines, without the start, which has no place on the axis."""
-    times = theory["time"].values
-    return 1 + np.array(a_few(times[1:], 24))
+    """The states that are drawn: some per decade, without the start, which has no place on the axis."""
+    times = theory["time"].values[1:]
+    wanted = np.geomspace(times[0], times[-1], 40)
+    return 1 + np.unique(np.abs(np.log(times[:, None] / wanted)).argmin(axis=0))
 
 
 def figure_1(

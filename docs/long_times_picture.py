@@ -39,7 +39,7 @@ def overfitting(panel: Axes, end: float = 1e5) -> None:
     panel.axhline(0.7**2 * 1.1 / 0.1, ls=":", **GUIDE)
     words = {"xlabel": "time t (gradient flow)", "ylabel": "loss  ⟨(y − f)²⟩"}
     finish(panel, "late overfitting", **LOG, **words)
-    legend_of(panel, train=True, loc="lower left")
+    legend_of(panel, train=True, loc="center right")
 
 
 def cost(panel: Axes) -> None:
@@ -50,6 +50,7 @@ def cost(panel: Axes) -> None:
         "Panels": (ld.Panels(), (100, 400, 1600, 6400, 10**5, 10**6)),
     }
     names = []
+    look: dict[str, Any] = CIRCLE | {"ls": "-"}
     for (name, (method, all_steps)), colour in zip(methods.items(), COLOURS[3:], strict=False):
         seconds = []
         for steps in (all_steps[0], *all_steps):
@@ -58,7 +59,7 @@ def cost(panel: Axes) -> None:
             ld.solve(problem, method, save_at=[0, steps])
             seconds.append(time.process_time() - start)
         # The first one compiles.
-        (line,) = panel.plot(all_steps, seconds[1:], color=colour, **(CIRCLE | {"ls": "-"}))
+        (line,) = panel.plot(all_steps, seconds[1:], color=colour, **look)
         names.append((line, name))
     finish(panel, "cost, L = 2", **LOG, xlabel="steps T", ylabel="CPU time [s]")
     name_lines(panel, names, room=0.2)

@@ -71,19 +71,18 @@ def figure_2(
     losses, moving = top.subplots(1, 2)
     theory = runs = None
     depths, few, names = (1, 2, 5), few_states(steps + 1, 16), []
-    circles = few_states(len(few), 16)
     for done, (depth, colour) in enumerate(zip(depths, COLOURS, strict=False)):
         problem = linear_series(depth, 0.1, steps, points).problem(1.0)
         theory = solve(problem, save_at=steps + 1)
         runs = simulate(problem, size, seeds, save_at=few)
         line = draw_curve(losses, theory, "train_loss", colour)
-        draw_networks(losses, few[circles], runs["train_loss"].values[:, circles], colour)
+        draw_networks(losses, few[::2], runs["train_loss"].values[:, ::2], colour)
         now = equal_times(theory["Phi"].values)
         aligned = cosine(now, now[:, :1], 2).mean(axis=0)
         other = draw_theory(moving, theory["step"], aligned, colour)
         now = equal_times(runs["Phi"].values)
         trained = cosine(now, now[:, :, :1], 2).mean(axis=1)
-        draw_networks(moving, few[circles], trained[:, circles], colour)
+        draw_networks(moving, few[::2], trained[:, ::2], colour)
         names.append((line, other, f"L = {depth}"))
         report((done + 1) / len(depths) * 0.95)
     assert theory is not None

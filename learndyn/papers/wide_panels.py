@@ -131,7 +131,7 @@ def over_points(points: Points) -> MapAxes:
 
 def over_times(steps: int) -> MapAxes:
     """Axes of maps over two times."""
-    ticks = (0, steps // 2, steps)
+    ticks = (0, steps)
     edges = (0.0, float(steps), 0.0, float(steps))
     return MapAxes(("step s", "step t"), ticks, tuple(map(str, ticks)), edges)
 

@@ -16,7 +16,7 @@ FACTS = {
         "closer they follow the limit of their richness.",
         "Bordelon & Pehlevan, Self-consistent dynamical field theory of kernel evolution in wide neural networks, "
         "NeurIPS 2022",
-        4.0,
+        3.0,
     )
 }
 """By the name of the picture."""

@@ -19,7 +19,7 @@ _PICTURES = (
         "points and 11 × 11 times, 10 networks for each width: it falls about as 1/N, and is largest in the first "
         "layers for G, as the paper says; but for Φ, too, it is smallest in the last layer, whose kernel is mostly the "
         "part yyᵀ. The paper has A itself, with standard deviations.",
-        4.0,
+        2.5,
     ),
     (
         "wide-1-kernels",
@@ -27,7 +27,7 @@ _PICTURES = (
         f"{_setting} γ₀ = 2; panels d, e, g and h of the paper's figure 1. The theory has 4 × 4096 samples, the "
         "network N = 2500. (a, c) Feature and gradient kernels at the end, one class after the other; (b, d) their "
         "traces over the points at two times. Theory and network have the same colours.",
-        1.0,
+        0.3,
     ),
 )
 FACTS = {

@@ -51,7 +51,7 @@ def _draw_loss(panel: Axes, theory: Solution, name: str, colour: str, label: str
 def _drawn(theory: Solution) -> np.ndarray:
     """The states that are drawn: some per decade, without the start, which has no place on the axis."""
     times = theory["time"].values[1:]
-    wanted = np.geomspace(times[0], times[-1], 27)
+    wanted = np.geomspace(times[0], times[-1], 25)
     return 1 + np.unique(np.abs(np.log(times[:, None] / wanted)).argmin(axis=0))
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from learndyn.papers.convolutional import figure_5, waves
+from tests.pictured import legend_of
 
 
 def test_waves_have_both_kinds_and_their_periods():
@@ -19,8 +20,11 @@ def test_waves_have_both_kinds_and_their_periods():
 def test_the_figure_has_a_line_for_each_richness_and_points_for_each_width():
     options = {"seeds": 2, "steps": 2, "points": 2, "samples": 256, "batches": 2}
     figure = figure_5(lambda done: None, (4, 8), (0.5, 1.0), **options)
-    assert len(figure.axes) == 3
-    for panel in figure.axes:
+    *panels, words = figure.axes
+    assert len(panels) == 3
+    texts = [text.get_text() for text in legend_of(words).get_texts()]
+    assert texts == ["theory, N → ∞", "networks, N = 4", "networks, N = 8"]
+    for panel in panels:
         assert len(panel.containers) == 4
         assert len(panel.lines) >= 2
         assert panel.get_xlabel()

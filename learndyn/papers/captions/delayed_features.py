@@ -16,10 +16,10 @@ _PICTURES = (
         "implicit steps with a tolerance of 2 %, 4 × 8192 samples, in a band of two standard errors. Circles: networks "
         "of two sizes in steps of up to 0.8 of the stable one, means and standard errors over datasets; printed are "
         "medians and quartiles of their drops. By the end the test loss of one network in eight (D = 400), and of one "
-        "in ten (D = 1200), has not dropped. The paper does not print γ, K, A₀ or the size, and its time is in epochs of an "
-        "unknown rate; these were chosen, with the result in view, for a long delay: in the theory it is 25 ± 1 at "
-        "γ = 2.3 and 55 ± 5 at γ = 2.2. Late values of the theory are less certain than the band: with a tolerance of "
-        "0.5 % one of two batches of 4096 samples had not dropped by t = 2500.",
+        "in ten (D = 1200), has not dropped. The paper does not print γ, K, A₀ or the size, and its time is in epochs "
+        "of an unknown rate; these were chosen, with the result in view, for a long delay: in the theory it is 25 ± 1 "
+        "at γ = 2.3 and 55 ± 5 at γ = 2.2. Late values of the theory are less certain than the band: with a tolerance "
+        "of 0.5 % one of two batches of 4096 samples had not dropped by t = 2500.",
         4.0,
     ),
     (

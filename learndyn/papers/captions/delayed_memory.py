@@ -16,7 +16,7 @@ FACTS = {
         "for γ = 3, in bands of two standard errors, dashed online; circles: networks with γ = 3, D = 2000, mean and "
         "standard error of 6 datasets. The paper prints none of the parameters.",
         REFERENCE,
-        1.2,
+        0.3,
     )
 }
 """By the name of the picture."""

@@ -16,7 +16,7 @@ FACTS = {
         "closer they follow the limit of their richness.",
         "Bordelon & Pehlevan, Self-consistent dynamical field theory of kernel evolution in wide neural networks, "
         "NeurIPS 2022",
-        3.0,
+        2.7,
     )
 }
 """By the name of the picture."""

@@ -20,7 +20,7 @@ _PICTURES = (
         "of an unknown rate; these were chosen, with the result in view, for a long delay: in the theory it is 25 ± 1 "
         "at γ = 2.3 and 55 ± 5 at γ = 2.2. Late values of the theory are less certain than the band: with a tolerance "
         "of 0.5 % one of two batches of 4096 samples had not dropped by t = 2500.",
-        4.0,
+        2.8,
     ),
     (
         "grokking-2",
@@ -35,7 +35,7 @@ _PICTURES = (
         "alignment falls at first for small ε, as the paper expects, if the mean of the A_i is not zero: online, "
         "dA_i/dt = (3ε/2)A_i − (α/K)ΣA_j + … . In (c, d) the networks of all ε have the same six datasets, which are "
         "two standard errors off the theory together.",
-        3.0,
+        2.0,
     ),
 )
 FACTS = {

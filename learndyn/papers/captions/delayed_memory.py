@@ -14,9 +14,10 @@ FACTS = {
         "with δ(t − s) is left out, and grey is not causal. (d) The same against t − s: at most 0.13 for γ = 3; online "
         "it is zero (4·10⁻⁷ at γ = 10⁶), and only δ(t − s) is left, so that it has no map. (e, f) A_i and C_ii: lines "
         "for γ = 3, in bands of two standard errors, dashed online; circles: networks with γ = 3, D = 2000, mean and "
-        "standard error of 6 datasets. The paper prints none of the parameters.",
+        "standard error of 6 datasets, of which C_11 is two standard errors too small. The paper prints none of the "
+        "parameters.",
         REFERENCE,
-        1.2,
+        0.3,
     )
 }
 """By the name of the picture."""

@@ -20,7 +20,7 @@ _PICTURES = (
         "and thus at different losses. (c)–(e) L = 5, theory and one network with the same colours. (c) Kernels at the "
         "end, points with target −1 first. (d) Traces of the feature kernels, and (e) gradient kernels, at two times; "
         "the colours of (e) are logarithmic.",
-        0.8,
+        0.2,
     ),
     (
         "wide-3",
@@ -32,7 +32,7 @@ _PICTURES = (
         "with γ₀; for γ₀ = 0.2 the network forgets all it had learned, f → 0. (b) Alignment of the final Φ^1 with the "
         "targets. Shaded: the trace of the tangent kernel has fallen below 1 % of its start; the alignment there is "
         "that of a kernel about to vanish.",
-        0.8,
+        0.3,
     ),
     (
         "wide-4",
@@ -46,7 +46,7 @@ _PICTURES = (
         "independence recovers in this measure, which knows no size of kernels; its final loss in (a) is five times "
         "too large. (c) One network and the four theories, points with target −1 first. Colours span the values of the "
         "network and the full theory; values of order γ₀² beyond them are cut.",
-        1.0,
+        0.7,
     ),
     (
         "wide-4-times",
@@ -55,7 +55,7 @@ _PICTURES = (
         "traces of the feature kernels over the points at two times. The paper shows them in its figure 4 as well. "
         "One network of N = 1000, the full theory, and three approximations. Colours span the values of the network "
         "and the full theory; values of order γ₀² beyond them are cut.",
-        0.2,
+        0.1,
     ),
 )
 FACTS = {

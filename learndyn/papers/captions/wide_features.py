@@ -19,7 +19,7 @@ _PICTURES = (
         "points and 11 × 11 times, 10 networks for each width: it falls about as 1/N, and is largest in the first "
         "layers for G, as the paper says; but for Φ, too, it is smallest in the last layer, whose kernel is mostly the "
         "part yyᵀ. The paper has A itself, with standard deviations.",
-        2.5,
+        2.2,
     ),
     (
         "wide-1-kernels",

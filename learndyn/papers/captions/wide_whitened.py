@@ -15,7 +15,7 @@ FACTS = {
         "initial functions subtracted, mean and standard error, in small steps. The paper prints the equation and "
         "refers to its figure 8, whose parameters are not in the text we have; these are chosen here.",
         REFERENCE,
-        0.3,
+        0.1,
     )
 }
 """By the name of the picture."""

@@ -168,7 +168,7 @@ from learndyn.papers.figure_facts import known_figures
 told = [astuple(facts) for facts in known_figures()]
 import sys; assert "learndyn.papers.registry" not in sys.modules
 from learndyn.papers.registry import figures
-print(told == [astuple(figure)[:-1] for figure in figures()], len(told) > 0)
+print(told == [astuple(figure)[:len(told[0])] for figure in figures()], len(told) > 0)
 """
 PICKLED = "import pickle; print(pickle.loads({task!r}).hidden)"
 

@@ -63,8 +63,8 @@ docs: .venv/.docs ## build docs/_build/html; a warning is an error
 lint: .venv/.dev ## check style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/pyright
-	$(BIN)/pyright -p tests
+	# Both at once: each of them uses one core.
+	@$(BIN)/pyright & package=$$!; $(BIN)/pyright -p tests; tests=$$?; wait $$package && exit $$tests
 
 format: .venv/.dev ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix

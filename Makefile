@@ -60,10 +60,10 @@ bench: .venv/.dev ## measure speed and memory
 docs: .venv/.docs ## build docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html $(ARGS)
 
+# Pyright uses one core: package and tests are checked at once.
 lint: .venv/.dev ## check style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	# Both at once: each of them uses one core.
 	@$(BIN)/pyright & package=$$!; $(BIN)/pyright -p tests; tests=$$?; wait $$package && exit $$tests
 
 format: .venv/.dev ## format, and mend what ruff can mend

@@ -287,7 +287,7 @@ def test_a_figure_has_labelled_panels(name):
     panels = [panel for panel in figure.axes if panel not in bars and panel.axison]
     assert all(bar.get_ylabel() for bar in bars)
     if tiny.boxes:
-        assert not panels[0].axison
+        assert not panels
         return
     for panel in panels:
         # The maps of a grid share the labels of its last row and first column.

@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from learndyn.loading import other_packages
 
@@ -28,6 +28,16 @@ class FigureFacts:
     caption: str
     reference: str
     minutes: float
+
+
+def facts_of(
+    reference: str, pictures: Iterable[tuple[str, str, str, float]]
+) -> dict[str, FigureFacts]:
+    """The facts of pictures of one paper, given as name, title, caption and minutes; by name."""
+    return {
+        name: FigureFacts(name, title, caption, reference, minutes)
+        for name, title, caption, minutes in pictures
+    }
 
 
 def modules() -> list[str]:

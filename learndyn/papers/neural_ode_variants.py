@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from learndyn.core.progressing import Report
@@ -188,6 +189,25 @@ def halfway(
     return np.where(after > 0, passed, np.nan)[..., 0, :]
 
 
+def _draw_unknown_amplitudes(panel: Axes, size: int, seeds: int, steps: int, neurons: int) -> None:
+    """Draw what is learned of each neuron, (a_j/h) m_j, if amplitudes are trained too, at a few steps."""
+    number = np.arange(1, neurons + 1)
+    problem = problem_of_power_law(1.0, steps, neurons, known=False)
+    kept = [0, steps // 40, steps // 8, steps]
+    theory, runs = solve(problem, save_at=kept), simulate(problem, size, seeds, save_at=kept)
+    target = amplitudes_of(1.0, neurons) / neurons
+    panel.plot(number, target, **(GUIDE | {"ls": ":"}), label="the teacher's")
+    for row, colour in zip(range(4), COLOURS[2:], strict=False):
+        strength, measured = (
+            found["a"].values[..., row, :] / neurons
+            * np.diagonal(found["m"].values[..., row, :, :], axis1=-2, axis2=-1)
+            for found in (theory, runs)
+        )  # fmt: skip
+        if row:
+            draw_theory(panel, number, strength, colour, f"step {kept[row]}")
+            draw_networks(panel, number, measured, colour)
+
+
 def power_law(
     report: Report,
     size: int = 40,
@@ -230,21 +250,7 @@ def power_law(
                 curve = Curve(grid, m[:, j - 1], drawn_steps, measured[:, here, j - 1])
                 curve.draw(overlaps, shade, f"j = {j}")
         report(0.75 * (done + 1) / len(exponents))
-    number = np.arange(1, neurons + 1)
-    problem = problem_of_power_law(1.0, steps, neurons, known=False)
-    kept = [0, steps // 40, steps // 8, steps]
-    theory, runs = solve(problem, save_at=kept), simulate(problem, size, seeds, save_at=kept)
-    target = amplitudes_of(1.0, neurons) / neurons
-    spectrum.plot(number, target, **(GUIDE | {"ls": ":"}), label="the teacher's")
-    for row, colour in zip(range(4), COLOURS[2:], strict=False):
-        strength, measured = (
-            found["a"].values[..., row, :] / neurons
-            * np.diagonal(found["m"].values[..., row, :, :], axis1=-2, axis2=-1)
-            for found in (theory, runs)
-        )  # fmt: skip
-        if row:
-            draw_theory(spectrum, number, strength, colour, f"step {kept[row]}")
-            draw_networks(spectrum, number, measured, colour)
+    _draw_unknown_amplitudes(spectrum, size, seeds, steps, neurons)
     report(1.0)
     logarithmic = {"xscale": "log", "yscale": "log"}
     finish(losses, "loss", xlabel=STEP, ylabel=LOSS, ylim=(1e-4, 1), **logarithmic)

@@ -1,6 +1,6 @@
 """What is told of figures 1, 2, 3 and 7 of the paper on deep linear networks."""
 
-from learndyn.papers.figure_facts import FigureFacts
+from learndyn.papers.figure_facts import facts_of
 
 REFERENCE = (
     "Bordelon & Pehlevan, Deep linear network training dynamics from random initialization, 2025"
@@ -55,8 +55,5 @@ _PICTURES = (
         0.3,
     ),
 )
-FACTS = {
-    name: FigureFacts(name, title, caption, REFERENCE, minutes)
-    for name, title, caption, minutes in _PICTURES
-}
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

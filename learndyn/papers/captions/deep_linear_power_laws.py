@@ -1,7 +1,7 @@
 """What is told of figures 6 and 8 of the paper on deep linear networks."""
 
 from learndyn.papers.captions.deep_linear import REFERENCE
-from learndyn.papers.figure_facts import FigureFacts
+from learndyn.papers.figure_facts import facts_of
 
 _circles = "Circles: mean and standard error of"
 _PICTURES = (
@@ -33,8 +33,5 @@ _PICTURES = (
         1.2,
     ),
 )
-FACTS = {
-    name: FigureFacts(name, title, caption, REFERENCE, minutes)
-    for name, title, caption, minutes in _PICTURES
-}
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

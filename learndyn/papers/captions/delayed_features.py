@@ -1,6 +1,6 @@
 """What is told of the figures of delayed feature learning."""
 
-from learndyn.papers.figure_facts import FigureFacts
+from learndyn.papers.figure_facts import facts_of
 
 REFERENCE = "Asymptotic dynamics for delayed feature learning in a toy model, HiLD workshop 2024"
 SHARED = (
@@ -38,8 +38,5 @@ _PICTURES = (
         2.0,
     ),
 )
-FACTS = {
-    name: FigureFacts(name, title, caption, REFERENCE, minutes)
-    for name, title, caption, minutes in _PICTURES
-}
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

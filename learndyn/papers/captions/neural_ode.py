@@ -1,21 +1,8 @@
 """What is told of the figures of neural ODEs."""
 
-from collections.abc import Iterable
-
-from learndyn.papers.figure_facts import FigureFacts
+from learndyn.papers.figure_facts import facts_of
 
 REFERENCE = "Urbani, Theory of learning of high-dimensional controlled non-linear dynamical systems (I), 2025"
-Told = tuple[str, str, str, float]
-"""Name, title, caption and minutes of a picture."""
-
-
-def facts_of(pictures: Iterable[Told]) -> dict[str, FigureFacts]:
-    """What is told of pictures from the paper, by their names."""
-    return {
-        name: FigureFacts(name, title, caption, REFERENCE, minutes)
-        for name, title, caption, minutes in pictures
-    }
-
 
 _shared = (
     "Teacher and student move in one Gaussian field with G(q, m) = 0.8 q m + 0.4 q² and μ̂(z) = z; the student learns "
@@ -66,5 +53,5 @@ _PICTURES = (
         1.0,
     ),
 )
-FACTS = facts_of(_PICTURES)
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

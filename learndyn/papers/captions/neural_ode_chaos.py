@@ -1,6 +1,7 @@
 """What is told of the pictures of neural ODEs without training."""
 
-from learndyn.papers.captions.neural_ode import facts_of
+from learndyn.papers.captions.neural_ode import REFERENCE
+from learndyn.papers.figure_facts import facts_of
 
 _PICTURES = (
     (
@@ -25,5 +26,5 @@ _PICTURES = (
         1.0,
     ),
 )
-FACTS = facts_of(_PICTURES)
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

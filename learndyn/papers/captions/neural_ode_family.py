@@ -1,6 +1,7 @@
 """What is told of the figures of the family of neural ODEs."""
 
-from learndyn.papers.captions.neural_ode import CIRCLES, facts_of
+from learndyn.papers.captions.neural_ode import CIRCLES, REFERENCE
+from learndyn.papers.figure_facts import facts_of
 
 _shared = (
     "G(q, m) = 0.8 q m + 0.4 q² unless said otherwise, μ̂(z) = z, T = 1, the true gradient, m₀ = 0. Lines: theory, d → "
@@ -73,5 +74,5 @@ _PICTURES = (
         1.0,
     ),
 )
-FACTS = facts_of(_PICTURES)
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

@@ -1,6 +1,7 @@
 """What is told of the pictures of neural ODEs with noisy adjoints, other times and many amplitudes."""
 
-from learndyn.papers.captions.neural_ode import CIRCLES, facts_of
+from learndyn.papers.captions.neural_ode import CIRCLES, REFERENCE
+from learndyn.papers.figure_facts import facts_of
 
 _shared = (
     "G(q, m) = 0.8 q m + 0.4 q², μ̂(z) = z, T = 1, σ = 0.75, h = 0.2, the true gradient, m₀ = 0, one fresh trajectory a "
@@ -41,5 +42,5 @@ _PICTURES = (
         1.0,
     ),
 )
-FACTS = facts_of(_PICTURES)
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

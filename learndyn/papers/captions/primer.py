@@ -1,6 +1,6 @@
 """What is told of the figures of the primer."""
 
-from learndyn.papers.figure_facts import FigureFacts
+from learndyn.papers.figure_facts import facts_of
 
 SIZE = 784
 """Inputs N of the trained networks."""
@@ -45,8 +45,5 @@ _PICTURES = (
         2.0,
     ),
 )
-FACTS = {
-    name: FigureFacts(name, title, caption, REFERENCE, minutes)
-    for name, title, caption, minutes in _PICTURES
-}
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

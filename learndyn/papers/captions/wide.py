@@ -1,6 +1,6 @@
 """What is told of the figures of wide networks."""
 
-from learndyn.papers.figure_facts import FigureFacts
+from learndyn.papers.figure_facts import facts_of
 
 REFERENCE = "Bordelon & Pehlevan, Self-consistent dynamical field theory of kernel evolution, 2022"
 SHARED = (
@@ -58,8 +58,5 @@ _PICTURES = (
         0.1,
     ),
 )
-FACTS = {
-    name: FigureFacts(name, title, caption, REFERENCE, minutes)
-    for name, title, caption, minutes in _PICTURES
-}
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

@@ -1,7 +1,7 @@
 """What is told of the figures of a tanh network that learns features."""
 
 from learndyn.papers.captions.wide import REFERENCE, SHARED
-from learndyn.papers.figure_facts import FigureFacts
+from learndyn.papers.figure_facts import facts_of
 
 _setting = (
     f"{SHARED} tanh, L = 3, P = 10 images of handwritten digits, five of each of two classes (3 and 8, from the UCI "
@@ -30,8 +30,5 @@ _PICTURES = (
         0.3,
     ),
 )
-FACTS = {
-    name: FigureFacts(name, title, caption, REFERENCE, minutes)
-    for name, title, caption, minutes in _PICTURES
-}
+FACTS = facts_of(REFERENCE, _PICTURES)
 """By the name of the picture."""

@@ -41,6 +41,7 @@ from learndyn.problem.tasks import TeacherFlow
 GRID = 0.2
 """The Euler step h."""
 COSINE = "cosine of the angle  $m/\\sqrt{Q}$"
+DOTTED: dict[str, Any] = GUIDE | {"ls": ":"}
 
 
 def cosine(solution: Solution) -> np.ndarray:
@@ -96,7 +97,7 @@ def noisy_adjoint(
     noise_axis: dict[str, Any] = {"xlabel": "noise $τ_p$ of the adjoint", "xscale": "log"}
     finish(floors, "loss that is left", ylabel=LOSS, yscale="log", **noise_axis)
     finish(ends, "alignment that is reached", ylabel=COSINE, ylim=(-0.02, 1.04), **noise_axis)
-    floors.plot(grid, 0.05 * grid, **(GUIDE | {"ls": ":"}), label="$∝ τ_p$")
+    floors.plot(grid, 0.05 * grid, **DOTTED, label="$∝ τ_p$")
     legend_of(floors, loc="upper left")
     letter(panels.flat)
     return figure
@@ -151,7 +152,7 @@ def student_time(
         draw_networks(floors, [time], runs["test_loss"].values[:, -1:], COLOURS[4])
         draw_networks(ends, [time], without_single_units(runs, "m").values[:, -1:], COLOURS[4])
         draw_networks(ends, [time], cosine(runs)[:, -1:], COLOURS[5])
-    ends.plot(times, 1 / np.asarray(times), **(GUIDE | {"ls": ":"}), label="$T_t/T_s$")
+    ends.plot(times, 1 / np.asarray(times), **DOTTED, label="$T_t/T_s$")
     time_axis = {"xlabel": "time $T_s$ of the student"}
     finish(floors, "loss that is left", ylabel=LOSS, **time_axis)
     finish(ends, "control that is found", ylabel="overlap, cosine", ylim=(0, 2.6), **time_axis)
@@ -196,7 +197,7 @@ def _draw_unknown_amplitudes(panel: Axes, size: int, seeds: int, steps: int, neu
     kept = [0, steps // 40, steps // 8, steps]
     theory, runs = solve(problem, save_at=kept), simulate(problem, size, seeds, save_at=kept)
     target = amplitudes_of(1.0, neurons) / neurons
-    panel.plot(number, target, **(GUIDE | {"ls": ":"}), label="the teacher's")
+    panel.plot(number, target, **DOTTED, label="the teacher's")
     for row, colour in zip(range(4), COLOURS[2:], strict=False):
         strength, measured = (
             found["a"].values[..., row, :] / neurons
@@ -244,7 +245,7 @@ def power_law(
             level = (1.6 if exponent == 1 else 0.55) * theory["test_loss"].values[middle][0]
             guide = level * (grid[middle] / grid[middle][0]) ** (1 / (2 * exponent) - 1)
             label = "$∝ a^{1/(2β) - 1}$" if exponent == 1 else None
-            losses.plot(grid[middle], guide, **(GUIDE | {"ls": ":"}), label=label)
+            losses.plot(grid[middle], guide, **DOTTED, label=label)
         if exponent == 1:
             for j, shade in zip((1, 2, 4, 8), COLOURS[2:], strict=False):
                 curve = Curve(grid, m[:, j - 1], drawn_steps, measured[:, here, j - 1])
@@ -259,7 +260,7 @@ def power_law(
     words = {"xlabel": "amplitude $α_j$ of the neuron", "ylabel": "step at which $m_j = 1/2$"}
     finish(halves, "when a neuron is learned", **words, **logarithmic)
     places = np.array([0.07, 0.6])
-    halves.plot(places, 1.3 / places**2, **(GUIDE | {"ls": ":"}), label="$∝ α_j^{-2}$")
+    halves.plot(places, 1.3 / places**2, **DOTTED, label="$∝ α_j^{-2}$")
     words = {"xlabel": "neuron j", "ylabel": "$(a_j/h)\\, m_j$"}
     finish(spectrum, "unknown amplitudes, β = 1", **words, **logarithmic)
     legend_of(losses, loc="lower left")

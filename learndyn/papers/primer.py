@@ -90,7 +90,7 @@ def figure_1(report: Report, seeds: int = 4, time: float = 1500.0) -> Figure:
         _draw_loss(panel, theory, runs, RUNS_COLOUR)
         finish(panel, f"K = {K}, M = {UNITS}", xlabel=TIME, ylim=(1e-7, 2.0), **LOG)
     panels[0].set_ylabel(LOSS)
-    legend_of(panels[0], f"SGD, N = {SIZE}", loc="lower left")
+    legend_of(panels[0], f"exact law of SGD, N = {SIZE}", loc="lower left")
     letter(panels)
     return figure
 
@@ -123,7 +123,7 @@ def figure_2(report: Report, seeds: int = 4, time: float = 2500.0) -> Figure:
         panel.minorticks_off()
     for panel, words in zip(panels[:, 0], (LOSS, "readouts $v_i$", "1 − cosine"), strict=True):
         panel.set_ylabel(words)
-    legend_of(panels[0, 0], f"SGD, N = {SIZE}", loc="lower left")
+    legend_of(panels[0, 0], f"exact law of SGD, N = {SIZE}", loc="lower left")
     legend_of(panels[2, 0], loc="upper left", ncols=2, columnspacing=1.0)
     letter(panels.flat)
     return figure
@@ -146,7 +146,7 @@ def figure_3(report: Report, time: float = 3000.0) -> Figure:
         limits: dict[str, Any] = {"xlim": (0.5, 1.4 * time), "ylim": (1e-5, 20.0)}
         finish(panel, f"initial scale {scale:g}", xlabel=TIME, **LOG, **limits)
     panels[0].set_ylabel(LOSS)
-    legend_of(panels[0], f"SGD, N = {SIZE}", loc="lower left")
+    legend_of(panels[0], f"exact law of SGD, N = {SIZE}", loc="lower left")
     letter(panels)
     return figure
 

@@ -47,6 +47,7 @@ PAGES = {
     )
 }
 COMMAND = typer.main.get_group(app)
+NUMBER = r"-?\d+\.\d+(?:e[+-]?\d+)?"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -314,7 +315,11 @@ def test_the_problem_files_of_the_gallery_are_those_of_the_pictures(gallery):
     texts = gallery.problem_files()
     assert {path.stem for path in (DOCS / "problems").iterdir()} == texts.keys()
     for name, text in texts.items():
-        assert (DOCS / "problems" / f"{name}.toml").read_text(encoding="utf-8") == text
+        kept = (DOCS / "problems" / f"{name}.toml").read_text(encoding="utf-8")
+        # Products round differently on other processors.
+        assert re.sub(NUMBER, "#", kept) == re.sub(NUMBER, "#", text)
+        numbers = [np.array(re.findall(NUMBER, words), float) for words in (kept, text)]
+        np.testing.assert_allclose(*numbers, rtol=1e-12, atol=1e-15)
         assert ld.Problem.from_text(text).to_text() == text
 
 

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import learndyn
 from learndyn.core.solution import load
 
@@ -31,6 +33,7 @@ def read_until(handle: int, pattern: str, seconds: float) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_long_simulation_keeps_what_was_finished(problem_file, tmp_path):
     path = tmp_path / "runs.nc"
     text = problem_file.read_text(encoding="utf-8")

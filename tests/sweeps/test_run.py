@@ -111,6 +111,7 @@ def test_problems_in_one_call_may_differ_in_every_number():
     assert len(set(ends)) == len(ends)
 
 
+@pytest.mark.slow
 def test_what_needs_quadrature_or_jumps_of_another_number_is_not_solved_in_one_call():
     smooth = two_layer(activation=ld.Formula("tanh(z)"))
     jumps = [two_layer(rate=ld.Piecewise([time], [0.5, 1.0])) for time in (2.0, 9.0)]

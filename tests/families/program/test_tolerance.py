@@ -28,6 +28,7 @@ def test_the_standard_error_is_below_the_tolerance(tolerance):
     assert solution.evidence["tolerance"] == tolerance
 
 
+@pytest.mark.slow
 def test_two_tolerances_agree_within_their_errors():
     coarse, fine = (ld.solve(PROBLEM, ld.SampledLimit(tolerance=x)) for x in (4e-3, 1e-3))
     difference = (coarse["overlaps"] - fine["overlaps"]).values

@@ -231,6 +231,7 @@ def test_a_batch_of_all_examples_is_the_full_batch(inputs):
         np.testing.assert_array_equal(same[name], plainly[name])
 
 
+@pytest.mark.slow
 def test_many_examples_train_a_readout_as_the_population_does():
     """ratio → ∞, with a readout: gradient flow on the population, by extrapolation in the step."""
     readout = {"train_readout": True, "readout_rate": 0.7, "weight_decay": 0.05}

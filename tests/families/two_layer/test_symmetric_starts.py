@@ -293,6 +293,7 @@ def test_units_with_the_same_weights_are_moved_together(signs):
     assert np.max(np.abs(moved.R[0] - R[0])) > 0.01
 
 
+@pytest.mark.slow
 def test_a_sweep_says_the_same_as_a_single_solution():
     theory = theory_for(EVEN)
     problems = [

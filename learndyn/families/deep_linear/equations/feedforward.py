@@ -461,43 +461,16 @@ def input_forward(
     forward(i, su, rows.pairs[modes], rows.kernels[1, M], work)
 
 
-@inlined
-def _backward_half(
-    i: int,
-    rows: RecursionRows,
-    const: RecursionConstants,
-    k: np.ndarray,
-    sr: np.ndarray,
-    work: np.ndarray,
-):
-    """Row i of K, and the backward row of every pair, from the readout to the input."""
-    Nc, L, modes = const.outputs, len(const.rho) - 1, len(const.lam)
-    for ell in range(L, 0, -1):
-        if ell == L:
-            readout_row(i, Nc, const.b, const.kappa, k, sr)
-        else:
-            above = rows.pairs[modes + ell]
-            learnt_row(i, above, const, const.rho[ell], k, work[scratch.FULL])
-            mix(above[CG], i, Nc, const.a, const.b, const.rho[ell], sr)
-        K_matrix = rows.kernels[ell, K]
-        for j in range(i + 1):
-            K_matrix[i, j] = k[j]
-        backward(i, k, sr, rows.pairs[modes + ell - 1], K_matrix, 1.0, work)
-    input_backward(i, rows, const, k, sr, work)
-
-
-@inlined
-def _forward_half(
-    i: int, rows: RecursionRows, const: RecursionConstants, su: np.ndarray, work: np.ndarray
-):
-    """Row i of M, and the forward row of every pair, from the data to the last layer."""
-    L, modes = len(const.rho) - 1, len(const.lam)
-    input_forward(i, rows, const, su, work)
-    for ell in range(2, L + 1):
-        below = rows.pairs[modes + ell - 2]
-        revealed_row(i, below[HR, i], below[CH, i], const, const.b, 1.0, rows.kernels[ell, M, i])
-        decayed_row(i, const.outputs, below[CH, i], const.d, 1.0, su)
-        forward(i, su, rows.pairs[modes + ell - 1], rows.kernels[ell, M], work)
+# Each of these stands at one place of `advance_with`, and is put there before anything is compiled.
+_backward_here, _forward_here, _forward_identity_here = (
+    inlined(function.py_func) for function in (backward, forward, forward_identity)
+)
+_readout_row_here, _learnt_row_here, _decayed_row_here = (
+    inlined(function.py_func) for function in (readout_row, _learnt_row, decayed_row)
+)
+_times_mixing_here, _add_learning_here = (
+    inlined(function.py_func) for function in (_times_mixing, _add_learning)
+)
 
 
 def advance(first: int, last: int, rows: RecursionRows, const: RecursionConstants) -> None:
@@ -509,7 +482,56 @@ def advance(first: int, last: int, rows: RecursionRows, const: RecursionConstant
 def advance_with(
     first: int, last: int, rows: RecursionRows, const: RecursionConstants, work: np.ndarray
 ):
-    """`advance`, with an array for temporary rows."""
-    for i in range(first * const.outputs, last * const.outputs):
-        _backward_half(i, rows, const, work[scratch.BACK_KERNEL], work[scratch.BACK_NOISE], work)
-        _forward_half(i, rows, const, work[scratch.FORTH_NOISE], work)
+    """`advance`, with an array for temporary rows: for each i first the readout down to the input, then up again.
+
+    Layer 0 stands for the input modes. All layers share one loop, so that each step is compiled at one place.
+    """
+    Nc, L, modes = const.outputs, len(const.rho) - 1, len(const.lam)
+    k, k_pair = work[scratch.BACK_KERNEL], work[scratch.MODE_KERNEL]
+    sr, sr_pair = work[scratch.BACK_NOISE], work[scratch.MODE_NOISE]
+    full, su = work[scratch.FULL], work[scratch.FORTH_NOISE]
+    H_row, C_row = work[scratch.H_TOTAL], work[scratch.C_TOTAL]
+    a, d, kappa = const.a, const.d, const.kappa
+    for i in range(first * Nc, last * Nc):
+        for ell in range(L, -1, -1):
+            if ell == L:
+                _readout_row_here(i, Nc, const.b, kappa, k, sr)
+            else:
+                above, rho = rows.pairs[modes + ell], const.rho[ell]
+                mix(above[CG], i, Nc, const.increments, const.ones, 1.0, full)
+                _learnt_row_here(i, Nc, above[GU, i], full, d, kappa, rho if ell else -rho, k)
+                factor = rho if ell else rho * const.inverse_width
+                mix(above[CG], i, Nc, a, const.b if ell else const.b_input, factor, sr)
+            K_matrix = rows.kernels[ell, K]
+            for j in range(i + 1):
+                K_matrix[i, j] = k[j]
+            first_pair = modes + ell - 1 if ell else 0
+            for pair in range(first_pair, first_pair + 1 if ell else modes):
+                lam = 1.0 if ell else const.lam[pair]
+                for j in range(i + 1):
+                    k_pair[j] = lam * k[j]
+                    target = 0.0 if ell else const.gram[pair, i % Nc, _zero(j, Nc)]
+                    sr_pair[j] = lam * (sr[j] + target)
+                _backward_here(i, k_pair, sr_pair, rows.pairs[pair], K_matrix, lam, work)
+        for ell in range(L + 1):
+            first_pair, M_matrix = modes + ell - 1 if ell else 0, rows.kernels[ell, M]
+            if ell == 0:
+                _data_row(i, rows, const, su, work)
+            else:
+                factor, b = d[i // Nc], const.b
+                if ell == 1:
+                    totals(rows.pairs, HR, i, const.power, H_row)
+                    totals(rows.pairs, CH, i, const.power, C_row)
+                    factor, b = -const.inverse_width * factor, const.b_input
+                else:
+                    for j in range(i + 1):
+                        H_row[j] = rows.pairs[first_pair - 1, HR, i, j]
+                        C_row[j] = rows.pairs[first_pair - 1, CH, i, j]
+                _times_mixing_here(H_row, i, Nc, a, b, factor, M_matrix[i])
+                _add_learning_here(C_row, i, Nc, const.gamma, kappa, M_matrix[i])
+                _decayed_row_here(i, Nc, C_row, d, 1.0, su)
+            for pair in range(first_pair, first_pair + 1 if ell else modes):
+                if ell or const.data == DATASET:
+                    _forward_here(i, su, rows.pairs[pair], M_matrix, work)
+                else:
+                    _forward_identity_here(i, su, rows.pairs[pair])

@@ -48,6 +48,10 @@ class NotConverged(LearndynError, RuntimeError):
     """A solver did not converge; the text says how far it came and what to try."""
 
 
+class AtTheEdge(NotConverged):
+    """A solver cannot follow a training at the edge of stability, where gradients change sign at every step."""
+
+
 class NotEnoughMemory(LearndynError, MemoryError):
     """The estimated memory exceeds what the machine has free."""
 

@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar, root_scalar
 
 from learndyn.core.solution import Solution
 from learndyn.core.solve import solve, trace
-from learndyn.errors import LearndynError, NotConverged, ProblemError, nearest
+from learndyn.errors import AtTheEdge, LearndynError, NotConverged, ProblemError, nearest
 from learndyn.numerics.precision import float64
 from learndyn.problem.checks import number
 from learndyn.problem.problem import Problem
@@ -56,7 +56,8 @@ def largest_stable_rate(
     Stable means that the loss stays finite and that, at the end of the problem's own training, it is at most what it
     was at the start. The loss is the training loss, or the test loss if the theory has no training loss. The
     search starts from the problem's rate, or from `low` and `high`, doubles and halves until it has a stable rate and
-    an unstable one, and then bisects in log η. Rich networks can be chaotic near the edge, so that stable and
+    an unstable one, and then bisects in log η. Where the theory cannot follow a long training at the edge of stability
+    (`Panels`), that counts as unstable. Rich networks can be chaotic near the edge, so that stable and
     unstable rates alternate over several per cent; the result is then one of the edges. Raises `NotConverged` if 60
     doublings or halvings are not enough.
     """
@@ -231,11 +232,16 @@ def _own_rate(problem: Problem) -> float:
 
 
 def _ends(problem: Problem, rate: float) -> Solution | None:
-    """The observables at the start and at the end of training at this rate; None if it diverges."""
+    """The observables at the start and at the end of training at this rate.
+
+    None if it diverges, or if it is at the edge of stability and the theory cannot follow it there.
+    """
     training: Any = dataclasses.replace(problem.training, learning_rate=rate)
     end = training.steps if training.time is None else training.time
     try:
         solution = solve(dataclasses.replace(problem, training=training), save_at=[0, end])
+    except AtTheEdge:
+        return None
     except NotConverged as error:
         # Not a sign of instability: the curve at this rate is not known, and so the search cannot go on.
         raise NotConverged(

@@ -27,7 +27,8 @@ from learndyn.numerics.causal_factor import CausalFactor
 from learndyn.numerics.fixed_point import fixed_point
 from learndyn.numerics.multistep import ORDER, Multistep
 from learndyn.numerics.normals import QuasiNormals
-from learndyn.problem.activations.values import with_curvature
+from learndyn.numerics.sample_matrices import inverses, products
+from learndyn.problem.activations.values import curvature_function
 
 SETTLED, STALLED = 1e-6, 1e-4
 """Passes end when nothing changes by more than this part of its largest value; `STALLED` if changes no longer fall."""
@@ -75,7 +76,9 @@ class ImplicitExamples:
         self.G_star = np.zeros((room, K, M, samples))
         self.v, self.push = np.zeros((2, room, K))
         self.v[0] = setting.start.v
-        self.h = np.zeros((K, samples))
+        self._values = curvature_function(setting.pair.student)
+        # h of the last pass, with φ, φ' and φ'' there
+        self._fields = [np.zeros((K, samples)) for _ in range(4)]
         self.loss, self.share, self.leading_gap = np.zeros((3, room))
         self._factor = CausalFactor(room * K, samples)
         self._Y = np.empty((room, K, K, min(CHUNK, samples)))
@@ -119,7 +122,7 @@ class ImplicitExamples:
             self.rule.withdraw()
             self.readout_rule.withdraw()
         self._factor.keep(self.count * self.setting.hidden)
-        self.h = self._last_h
+        self._fields = self._last_fields
         for x in (self.W, self.F, self.R, self.driven, self.R_h, self.kernel):
             x[self.count] = 0.0
 
@@ -137,7 +140,7 @@ class ImplicitExamples:
         """What a pass needs of the nodes before: d w(0) + Σ κF, Σ κ R_h R, and the readout likewise."""
         K, M = self.setting.hidden, self.setting.teachers
         kappa, d = self.rule.kappa[t, :t], self.rule.d[t]
-        self._last_h = self.h
+        self._last_fields = self._fields
         if t == 0:
             self.kappa_own, self.base, self.past = 0.0, self.W[0].copy(), np.zeros((K, 0, K))
             self.readout = self.v[0].copy()
@@ -181,16 +184,17 @@ class ImplicitExamples:
         kernel_own = self.kernel[t, :, t]
         h, phi, slope, curvature = self._solved(u + forced, kernel_own, v)
         pull, Delta = v[:, None] * slope, self.y - v @ phi
-        self.h, self.g[t], self.v[t] = h, pull * Delta, v
+        self._fields = [h, phi, slope, curvature]
+        self.g[t], self.v[t] = pull * Delta, v
         self.loss[t] = np.mean(Delta**2)
         self.leading_gap[t] = np.mean(np.sum(pull * Delta * (h - u), axis=0))
         tangent = _tangent(v, pull, curvature, Delta)
         memory = (kernel @ self.G_star[:t].reshape(t * K, M * S)).reshape(K, M, S)
-        direct = pull[:, None] * self.label_slope + np.einsum("ijs,jns->ins", tangent, memory)
+        direct = pull[:, None] * self.label_slope + products(tangent, memory)
         # (1 − M R_tt/γ)^{-1} of every sample
-        inverse = np.linalg.inv(np.eye(K) - np.einsum("ijs,jk->sik", tangent, kernel_own))
-        self.M[t] = np.einsum("sij,jks->iks", inverse, tangent)
-        self.G_star[t] = np.einsum("sij,jns->ins", inverse, direct)
+        inverse = inverses(np.eye(K)[..., None] - kernel_own.T @ tangent)
+        self.M[t] = products(inverse, tangent)
+        self.G_star[t] = products(inverse, direct)
         self._factor.keep(t * K)
         L = np.stack([self._factor.append(g).copy() for g in self.g[t]])[:, : (t + 1) * K]
         self.push[t] = self.speed * np.mean(Delta * phi, axis=1)
@@ -204,11 +208,10 @@ class ImplicitExamples:
         c: Float[np.ndarray, "K S"],
         kernel: Float[np.ndarray, "K K"],
         v: Float[np.ndarray, " K"],
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> list[np.ndarray]:
         """h = c + kernel g(h) of every sample, with φ, φ' and φ'' there."""
-        h = self.h if self.count else c
+        h, phi, slope, curvature = self._fields if self.count else [c, *self._values(c)]
         step, left = np.zeros_like(c), np.full(c.shape[1], np.inf)
-        phi, slope, curvature = self._values(h)
         for _ in range(NEWTON_STEPS):
             pull, Delta = v[:, None] * slope, self.y - v @ phi
             miss = c + kernel @ (pull * Delta) - h
@@ -224,15 +227,12 @@ class ImplicitExamples:
             else:
                 left = size
                 tangent = _tangent(v, pull, curvature, Delta)
-                jacobian = np.eye(len(c)) - np.einsum("ij,jks->sik", kernel, tangent)
-                step = np.linalg.solve(jacobian, miss.T[..., None])[..., 0].T
+                along = (kernel @ tangent.reshape(len(c), -1)).reshape(tangent.shape)
+                jacobian = np.eye(len(c))[..., None] - along
+                step = products(inverses(jacobian), miss[:, None])[:, 0]
                 h = h + step
             phi, slope, curvature = self._values(h)
-        return h, phi, slope, curvature
-
-    def _values(self, h: Float[np.ndarray, "K S"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        phi, slope, curvature = with_curvature(self.setting.pair.student, h)
-        return np.asarray(phi), np.asarray(slope), np.asarray(curvature)
+        return [h, phi, slope, curvature]
 
     def _readout_step(
         self,
@@ -251,7 +251,7 @@ class ImplicitExamples:
         pull = v[:, None] * slope
         to_v = -pull[:, None] * phi[None]
         to_v[np.arange(len(v)), np.arange(len(v))] += slope * Delta
-        moved = np.einsum("ij,sjk,kls->ils", kernel, inverse, to_v)
+        moved = (kernel @ products(inverse, to_v).reshape(len(v), -1)).reshape(to_v.shape)
         change = -phi - np.einsum("is,ils->ls", pull, moved)
         gain = np.einsum("ls,is->il", change, phi) / self.samples
         gain += np.einsum("is,ils->il", Delta * slope, moved) / self.samples

@@ -25,15 +25,15 @@ from learndyn.families.two_layer.reused.equations import ReusedSetting, labels
 from learndyn.families.two_layer.reused.traced import CHUNK, adjoint
 from learndyn.numerics.causal_factor import CausalFactor
 from learndyn.numerics.fixed_point import fixed_point
-from learndyn.numerics.multistep import ORDER, Multistep
+from learndyn.numerics.multistep import ORDER, Multistep, lagrange
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.sample_matrices import inverses, products
 from learndyn.problem.activations.values import curvature_function
 
-SETTLED, STALLED = 1e-6, 1e-4
+SETTLED, STALLED = 1e-5, 1e-4
 """Passes end when nothing changes by more than this part of its largest value; `STALLED` if changes no longer fall."""
-NEWTON, NEWTON_STEPS = 1e-9, 60
-"""Samples are solved to this accuracy, relative to 1 + |h|, in at most so many steps."""
+NEWTON, NEWTON_STEPS = 1e-2, 60
+"""Samples are solved to this part of `SETTLED`, relative to 1 + |h|, in at most so many steps."""
 
 
 class ImplicitExamples:
@@ -42,6 +42,8 @@ class ImplicitExamples:
     - `room`: the largest number of nodes.
     - `speed`: the rate of the readout over that of the weights.
     - `order`: that of the multistep rule.
+    - `settled`: passes end when nothing changes by more than this part of its largest value. A new direction of g that
+      is as small says nothing, and is dropped.
     """
 
     def __init__(
@@ -52,10 +54,11 @@ class ImplicitExamples:
         room: int,
         speed: float,
         order: int = ORDER,
+        settled: float = SETTLED,
     ):
         K, M = setting.hidden, setting.teachers
         self.setting, self.samples, self.room = setting, samples, room
-        self.speed, self.count = speed, 0
+        self.speed, self.settled, self.count = speed, settled, 0
         self.rule = Multistep(room, setting.decay, order)
         self.readout_rule = Multistep(room, speed * setting.decay, order)
         normals = QuasiNormals(samples, seed)
@@ -80,7 +83,8 @@ class ImplicitExamples:
         # h of the last pass, with φ, φ' and φ'' there
         self._fields = [np.zeros((K, samples)) for _ in range(4)]
         self.loss, self.share, self.leading_gap = np.zeros((3, room))
-        self._factor = CausalFactor(room * K, samples)
+        self._times = np.zeros(room)
+        self._factor = CausalFactor(room * K, samples, settled**2)
         self._Y = np.empty((room, K, K, min(CHUNK, samples)))
 
     @staticmethod
@@ -96,6 +100,7 @@ class ImplicitExamples:
         if t:
             self.rule.add(time)
             self.readout_rule.add(time)
+        self._times[t] = time
         sizes = [_largest(x[:t]) for x in (self.R_h, self.R_star, self.L, self.v)]
         self._prepare(t)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -103,7 +108,7 @@ class ImplicitExamples:
                 lambda x: self._pass(t, *x),
                 self._guess(t),
                 sizes,
-                SETTLED,
+                self.settled,
                 STALLED,
                 most=40,
                 patience=3,
@@ -127,14 +132,27 @@ class ImplicitExamples:
             x[self.count] = 0.0
 
     def _guess(self, t: int) -> list[np.ndarray]:
-        """The responses of the last node, moved along the diagonal; the rest as it was there."""
+        """Extrapolated in the logarithm of time; responses along diagonals, which they follow if steps grow evenly."""
         K, M = self.setting.hidden, self.setting.teachers
         if t == 0:
             return [np.zeros((K, 1, K)), np.zeros((K, M)), np.zeros((K, K)), self.v[0]]
-        row = self.R_h[t - 1, :, :t]
-        shifted = np.concatenate([row[:, :1], row], axis=1)
-        L = np.concatenate([self.L[t - 1, :, : t * K], np.zeros((K, K))], axis=1)
-        return [shifted, self.R_star[t - 1], L, self.v[t - 1]]
+        weights = self._extrapolation(t, 3)
+        last = slice(t - len(weights), t)
+        R_star, L, v = (
+            np.tensordot(weights, x[last], 1)
+            for x in (self.R_star, self.L[:, :, : (t + 1) * K], self.v)
+        )
+        R_h = np.zeros((K, t + 1, K))
+        for lag, weight in enumerate(self._extrapolation(t, 2)[::-1], 1):
+            row = self.R_h[t - lag, :, : t - lag + 1]
+            R_h[:, lag:] += weight * row
+            R_h[:, :lag] += weight * row[:, :1]
+        return [R_h, R_star, L, v]
+
+    def _extrapolation(self, t: int, count: int) -> Float[np.ndarray, " count"]:
+        """Weights of the nodes before t in an extrapolation from at most `count` of them."""
+        x = np.log(self._times[max(t - count, 0) : t + 1] + self._times[1])
+        return lagrange(x[:-1], x[-1:])[0]
 
     def _prepare(self, t: int) -> None:
         """What a pass needs of the nodes before: d w(0) + Σ κF, Σ κ R_h R, and the readout likewise."""
@@ -216,7 +234,7 @@ class ImplicitExamples:
             pull, Delta = v[:, None] * slope, self.y - v @ phi
             miss = c + kernel @ (pull * Delta) - h
             size = np.max(np.abs(miss), axis=0)
-            enough = NEWTON * (1 + np.max(np.abs(h), axis=0))
+            enough = NEWTON * self.settled * (1 + np.max(np.abs(h), axis=0))
             if np.all(size < enough):
                 break
             # Where the last step made it worse, half of it is taken back.

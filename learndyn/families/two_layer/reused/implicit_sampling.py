@@ -44,6 +44,8 @@ tolerances, above which a step is rejected."""
 LOCAL = 0.2
 """The error of a step in tolerances of the result. Steps five times as accurate change losses by no more than a
 tolerance of 0.01 and the errors of sampling (`test_smaller_steps_change_losses_within_the_tolerance`)."""
+SETTLED = 1e-3
+"""The accuracy of the averages of a node, in tolerances of the result: 1/200 of the error of its step."""
 RISE = 0.01
 """A training loss that rises by this part in a step, and by RISE³ of its start, is that of a wrong solution. In the
 batches looked at it fell in every step."""
@@ -92,7 +94,8 @@ class ImplicitSampling(Method):
         edges = at[at > 0] if len(at) <= MOST_EDGES else at[-1:]
         pilot = np.random.SeedSequence(seed)
         first, local = FIRST_STEP / _fastest(problem), LOCAL * self.tolerance
-        tau = _adaptive(setting, speed, pilot, edges, first, local).rule.times
+        settled = SETTLED * self.tolerance
+        tau = _adaptive(setting, speed, pilot, edges, first, local, settled).rule.times
         report(0.1)
         samples = self.samples or SAMPLES
         needed = ImplicitExamples.memory(setting, samples, len(tau))
@@ -102,7 +105,7 @@ class ImplicitSampling(Method):
         between, times = _fine(tau, problem, record)
 
         def batch(number: int, advance: Report) -> tuple[Curves, np.ndarray, float]:
-            examples = _trained(setting, samples, seeds[number], tau, speed, ORDER, advance)
+            examples = _trained(setting, samples, seeds[number], tau, speed, settled, advance)
             fine = _interpolation(examples.rule.times, between)
             losses = np.exp(np.log(np.maximum(_losses(examples), 1e-300)) @ fine.T)
             return _curves(examples, record, at), losses, float(np.max(examples.share))
@@ -177,9 +180,10 @@ def _adaptive(
     edges: Float[np.ndarray, " k"],
     step: float,
     tolerance: float,
+    settled: float,
 ) -> ImplicitExamples:
     """A pilot whose steps have errors of about `tolerance`, and which ends some of them at the `edges`."""
-    examples = ImplicitExamples(setting, PILOT, seed, MOST_NODES, speed)
+    examples = ImplicitExamples(setting, PILOT, seed, MOST_NODES, speed, settled=settled)
     examples.add(0.0)
     states, now = [_summary(examples)], 0.0
     while now < edges[-1] * (1 - 1e-12):
@@ -251,11 +255,11 @@ def _trained(
     seed: np.random.SeedSequence,
     tau: Float[np.ndarray, " n"],
     speed: float,
-    order: int,
+    settled: float,
     report: Report,
 ) -> ImplicitExamples:
     """A batch on given nodes, and on nodes halfway to one that has no solution."""
-    examples = ImplicitExamples(setting, samples, seed, len(tau) + SPARE, speed, order)
+    examples = ImplicitExamples(setting, samples, seed, len(tau) + SPARE, speed, settled=settled)
     examples.add(0.0)
     for node, end in enumerate(tau[1:], 2):
         length = end - examples.rule.times[-1]

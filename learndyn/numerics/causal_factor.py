@@ -14,12 +14,10 @@ class CausalFactor:
     """L, lower triangular, with ⟨x_a x_b⟩ = Σ_k L_ak L_bk for sample vectors x_0, x_1, … given one at a time.
 
     Gram–Schmidt of the vectors themselves, twice, in the inner product ⟨xy⟩ (the mean over samples): it stays accurate
-    where the covariance is nearly singular, as that of a slow process always is. `negligible` is the fraction of its
-    square below which the new part of a vector is dropped.
+    where the covariance is nearly singular, as that of a slow process always is.
     """
 
-    def __init__(self, count: int, samples: int, negligible: float = NEGLIGIBLE):
-        self.negligible = negligible
+    def __init__(self, count: int, samples: int):
         self.L = np.zeros((count, count))
         self._basis = np.zeros((count, samples))
         self._filled = 0
@@ -34,7 +32,7 @@ class CausalFactor:
             rest -= part @ basis
             row[:k] += part
         square = rest @ rest / samples
-        if square > self.negligible * (vector @ vector) / samples:
+        if square > NEGLIGIBLE * (vector @ vector) / samples:
             row[k] = np.sqrt(square)
             self._basis[k] = rest / row[k]
         self._filled += 1

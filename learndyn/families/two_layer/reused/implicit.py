@@ -42,8 +42,7 @@ class ImplicitExamples:
     - `room`: the largest number of nodes.
     - `speed`: the rate of the readout over that of the weights.
     - `order`: that of the multistep rule.
-    - `settled`: passes end when nothing changes by more than this part of its largest value. A new direction of g that
-      is as small says nothing, and is dropped.
+    - `settled`: passes end when nothing changes by more than this part of its largest value.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class ImplicitExamples:
         self._fields = [np.zeros((K, samples)) for _ in range(4)]
         self.loss, self.share, self.leading_gap = np.zeros((3, room))
         self._times = np.zeros(room)
-        self._factor = CausalFactor(room * K, samples, settled**2)
+        self._factor = CausalFactor(room * K, samples)
         self._Y = np.empty((room, K, K, min(CHUNK, samples)))
 
     @staticmethod

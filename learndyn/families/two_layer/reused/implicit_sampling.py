@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -14,7 +15,7 @@ from learndyn.core.progressing import Report
 from learndyn.core.record import Record
 from learndyn.core.threads import in_threads, workers
 from learndyn.errors import NotConverged, ProblemError
-from learndyn.families.two_layer.observables import TABLE
+from learndyn.families.two_layer.observables import TABLE, drops
 from learndyn.families.two_layer.reused.equations import ReusedSetting
 from learndyn.families.two_layer.reused.implicit import ImplicitExamples
 from learndyn.families.two_layer.reused.solve import (
@@ -49,6 +50,8 @@ SETTLED = 1e-3
 RISE = 0.01
 """A training loss that rises by this part in a step, and by RISE³ of its start, is that of a wrong solution. In the
 batches looked at it fell in every step."""
+PARTED = 2.0
+"""The ratio of the last losses of batches that have not dropped and of those that have, from which on they differ."""
 FINE = 20
 """Times between two nodes at which the drops of losses are looked for."""
 
@@ -123,7 +126,8 @@ class ImplicitSampling(Method):
             "nodes": len(tau),
             "largest_share": share,
         }
-        evidence |= {"warnings": doubts(share)} if doubts(share) else {}
+        warnings = [*doubts(share), *parted(losses, times)]
+        evidence |= {"warnings": warnings} if warnings else {}
         curves = averaged(batches)
         evidence["accuracy"] = {
             name: self.tolerance * float(np.max(np.abs(x), initial=0.0))
@@ -136,6 +140,26 @@ class ImplicitSampling(Method):
             evidence=evidence,
             batches={},
         )
+
+
+def parted(losses: Sequence[Float[np.ndarray, "2 k"]], times: Float[np.ndarray, " k"]) -> list[str]:
+    """A warning if the test loss of some batches has dropped at the end, and that of others has not.
+
+    It says nothing where batches are only on the way: those that have not dropped end at `PARTED` times the loss of
+    the others at least.
+    """
+    dropped = np.isfinite([drops(times, *each)["test_drop"] for each in losses])
+    ends = np.array([each[1, -1] for each in losses])
+    if np.all(dropped) or not np.any(dropped):
+        return []
+    low, high = float(np.median(ends[dropped])), float(np.median(ends[~dropped]))
+    if high < PARTED * low:
+        return []
+    return [
+        f"the test loss has dropped in {np.sum(dropped)} of {len(dropped)} batches, to {low:.2g} at the end, and is "
+        f"{high:.2g} in the others: late values are those of few samples, and the mean is that of neither; use more "
+        "samples"
+    ]
 
 
 def _refuse(problem: Problem) -> None:

@@ -285,7 +285,7 @@ def test_batches_that_part_are_reported():
 
 @pytest.mark.parametrize("hidden", [1, 2, 3])
 def test_a_node_solves_its_equations(hidden):
-    """h = u + R g/γ with g = vφ'Δ to the accuracy of Newton's method, and w = d w(0) + κF to that of the passes.
+    """h = u + R g/γ with g = vφ'Δ and M̃ = M (1 + R M̃/γ) at equal times, and w = d w(0) + κF.
 
     The bounds are ten times `settled`, relative to the largest value.
     """
@@ -307,13 +307,18 @@ def test_a_node_solves_its_equations(hidden):
         examples = ImplicitExamples(setting, 64, SEED, 6, 0.0)
         for time in (0.0, 0.2, 0.5, 1.0, 2.0, 4.0):
             assert 0 < examples.add(time) < 12
-        h, phi, slope, _ = examples._fields
+        h, phi, slope, curvature = examples._fields
         forced = np.tensordot(examples.R[5], examples.g, 2) / setting.ratio
         u = examples.W[5] @ examples._xi
         assert np.max(np.abs(u + forced - h)) < 1e-4 * np.max(np.abs(h))
         v = examples.v[5]
-        g = v[:, None] * slope * (examples.y - v @ phi)
-        np.testing.assert_allclose(examples.g[5], g, atol=1e-12)
+        pull, Delta = v[:, None] * slope, examples.y - v @ phi
+        np.testing.assert_allclose(examples.g[5], pull * Delta, atol=1e-12)
+        M = -np.einsum("is,js->ijs", pull, pull)
+        M += np.einsum("ij,is->ijs", np.eye(hidden), v[:, None] * curvature * Delta)
+        own = examples.R[5, :, 5] / setting.ratio
+        again = M + np.einsum("ijs,jk,kls->ils", M, own, examples.M[5])
+        np.testing.assert_allclose(examples.M[5], again, atol=1e-12)
         np.testing.assert_allclose(phi, np.tanh(h), atol=1e-12)
         w = examples.W[0] + np.tensordot(examples.rule.kappa, examples.F, 1)
         np.testing.assert_allclose(examples.W, w, atol=1e-4)

@@ -13,7 +13,12 @@ L(t, ·) of ⟨g g⟩, and v(t). From these follow w(t) and R(t, ·), with k = �
 and for every sample h = u + past + (1/γ) R(t, t) g(h), which is solved by Newton's method. R(t, t) stays bounded for
 long steps, so that a sample makes a bounded step however long that of time is, and none explodes. The responses of a
 sample are those of `traced` with M̃ = (1 − M R(t, t)/γ)^{-1} M for M. The unknowns are then new averages; their
-iteration is accelerated, and takes six to nine passes. The readout is moved by a Newton step of its own.
+iteration starts from values extrapolated in log τ, is accelerated, and takes three to eight passes. The readout is
+moved by a Newton step of its own.
+
+The passes leave an error that hardly matters for averages, but a batch is sensitive to it: what is new in g at a node
+is small, and the passes decide in part along which sample vector it lies, hence which normals it meets. So the late
+losses of a batch change within their errors of sampling if `settled` does.
 
 Cost: S n³K³/6 operations for n nodes, times the passes.
 """

@@ -287,7 +287,7 @@ def test_batches_that_part_are_reported():
 def test_a_node_solves_its_equations(hidden):
     """h = u + R g/γ with g = vφ'Δ and M̃ = M (1 + R M̃/γ) at equal times, and w = d w(0) + κF.
 
-    The bounds are ten times `settled`, relative to the largest value.
+    The bounds are a hundred times `settled`, because a change in a pass is smaller than the error it leaves.
     """
     rng = np.random.default_rng(0)
     asked = problems.two_layer(

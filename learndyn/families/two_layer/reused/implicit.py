@@ -13,7 +13,7 @@ L(t, ·) of ⟨g g⟩, and v(t). From these follow w(t) and R(t, ·), with k = �
 and for every sample h = u + past + (1/γ) R(t, t) g(h), which is solved by Newton's method. R(t, t) stays bounded for
 long steps, so that a sample makes a bounded step however long that of time is, and none explodes. The responses of a
 sample are those of `traced` with M̃ = (1 − M R(t, t)/γ)^{-1} M for M. The unknowns are then new averages; their
-iteration starts from values extrapolated in log τ, is accelerated, and takes three to eight passes. The readout is
+iteration starts from values extrapolated in log τ, is accelerated, and takes three to ten passes. The readout is
 moved by a Newton step of its own.
 
 The passes leave an error that hardly matters for averages, but a batch is sensitive to it: what is new in g at a node
@@ -35,7 +35,7 @@ from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.sample_matrices import inverses, products
 from learndyn.problem.activations.values import curvature_function
 
-SETTLED, STALLED = 1e-5, 1e-4
+SETTLED, STALLED = 1e-6, 1e-4
 """Passes end when nothing changes by more than this part of its largest value; `STALLED` if changes no longer fall."""
 NEWTON, NEWTON_STEPS = 1e-2, 60
 """Samples are solved to this part of `SETTLED`, relative to 1 + |h|, in at most so many steps."""

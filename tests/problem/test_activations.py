@@ -20,6 +20,7 @@ from learndyn.problem.activations import (
     as_activation,
 )
 from learndyn.problem.activations.smooth import NAMED
+from learndyn.problem.activations.values import curvature_function
 from learndyn.problem.part import content_hash
 
 Z = np.array([-2.5, -1.0, -0.1, 0.2, 0.7, 3.0])
@@ -163,3 +164,20 @@ def test_formulas_name_the_piece_that_is_not_allowed(formula, complaint):
 def test_the_callers_precision_is_left_alone():
     assert Formula("tanh(z)")(jnp.float32(0.5)).dtype == jnp.float32
     assert Relu().derivative(jnp.float32(0.5)).dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("g", "expected"),
+    [
+        (Polynomial([0.5, 1.0, 0.3]), (0.5 + Z + 0.3 * Z**2, 1 + 0.6 * Z, 0.6 + 0 * Z)),
+        (Formula("sin(2*z)"), (np.sin(2 * Z), 2 * np.cos(2 * Z), -4 * np.sin(2 * Z))),
+        (
+            Custom(softsquare),
+            (np.log1p(Z**2), 2 * Z / (1 + Z**2), 2 * (1 - Z**2) / (1 + Z**2) ** 2),
+        ),
+    ],
+)
+def test_values_with_two_derivatives(g, expected):
+    with float64():
+        values = curvature_function(g)(Z)
+    np.testing.assert_allclose(np.stack(values), np.stack(expected), atol=1e-13)

@@ -11,7 +11,7 @@ from learndyn.core.record import Record
 from learndyn.core.theory import theory_for
 from learndyn.families.two_layer.reused.equations import ReusedTraining
 from learndyn.families.two_layer.reused.implicit import ImplicitExamples
-from learndyn.families.two_layer.reused.implicit_sampling import _added
+from learndyn.families.two_layer.reused.implicit_sampling import _added, parted
 from learndyn.families.two_layer.reused.solve import setting_of
 from learndyn.families.two_layer.reused.traced import TracedInputs
 from tests import problems
@@ -266,3 +266,60 @@ def test_a_step_in_which_the_training_loss_rises_is_taken_back(monkeypatch, deca
         monkeypatch.setattr(ImplicitExamples, "add", risen)
         assert _added(examples, 0.02) == added
         assert examples.count == 2 + added
+
+
+def test_batches_that_part_are_reported():
+    """Some have dropped and others stay far above; not if all or none have, or if they are only on the way."""
+    times = np.geomspace(1.0, 100.0, 50)
+    early, late, stuck = (
+        np.stack([1 / times, np.maximum(end, 1 / (1 + times / when))])
+        for end, when in ((0.01, 2.0), (0.01, 8.0), (0.3, 2.0))
+    )
+    slow = np.stack([1 / times, 1 / (1 + times / 11.5)])
+    (words,) = parted([early, stuck, early], times)
+    assert "dropped in 2 of 3 batches, to 0.02 at the end, and is 0.3 in the others" in words
+    assert not parted([early, early], times)
+    assert not parted([stuck, stuck], times)
+    assert not parted([late, slow], times)
+
+
+@pytest.mark.parametrize("hidden", [1, 2, 3])
+def test_a_node_solves_its_equations(hidden):
+    """h = u + R g/γ with g = vφ'Δ and M̃ = M (1 + R M̃/γ) at equal times, and w = d w(0) + κF.
+
+    The bounds are a hundred times `settled`, because a change in a pass is smaller than the error it leaves.
+    """
+    rng = np.random.default_rng(0)
+    asked = problems.two_layer(
+        activation="tanh",
+        Q=np.eye(hidden),
+        R=rng.uniform(0.2, 0.5, (hidden, 1)),
+        T=[[1.0]],
+        readout=rng.uniform(0.5, 1.0, hidden),
+        teacher_readout=[1.0],
+        supply="dataset",
+        ratio=2.0,
+        rate=1.0,
+        time=50.0,
+    )
+    with ld.float64():
+        setting = setting_of(asked, ld.CausalSampling(step=50.0))
+        examples = ImplicitExamples(setting, 64, SEED, 6, 0.0)
+        for time in (0.0, 0.2, 0.5, 1.0, 2.0, 4.0):
+            assert 0 < examples.add(time) < 12
+        h, phi, slope, curvature = examples._fields
+        forced = np.tensordot(examples.R[5], examples.g, 2) / setting.ratio
+        u = examples.W[5] @ examples._xi
+        assert np.max(np.abs(u + forced - h)) < 1e-4 * np.max(np.abs(h))
+        v = examples.v[5]
+        pull, Delta = v[:, None] * slope, examples.y - v @ phi
+        np.testing.assert_allclose(examples.g[5], pull * Delta, atol=1e-12)
+        M = -np.einsum("is,js->ijs", pull, pull)
+        M += np.einsum("ij,is->ijs", np.eye(hidden), v[:, None] * curvature * Delta)
+        own = examples.R[5, :, 5] / setting.ratio
+        again = M + np.einsum("ijs,jk,kls->ils", M, own, examples.M[5])
+        np.testing.assert_allclose(examples.M[5], again, atol=1e-12)
+        np.testing.assert_allclose(phi, np.tanh(h), atol=1e-12)
+        w = examples.W[0] + np.tensordot(examples.rule.kappa, examples.F, 1)
+        np.testing.assert_allclose(examples.W, w, atol=1e-4)
+        assert np.max(np.abs(forced)) > 0.1 * np.max(np.abs(u))

@@ -13,7 +13,12 @@ L(t, ·) of ⟨g g⟩, and v(t). From these follow w(t) and R(t, ·), with k = �
 and for every sample h = u + past + (1/γ) R(t, t) g(h), which is solved by Newton's method. R(t, t) stays bounded for
 long steps, so that a sample makes a bounded step however long that of time is, and none explodes. The responses of a
 sample are those of `traced` with M̃ = (1 − M R(t, t)/γ)^{-1} M for M. The unknowns are then new averages; their
-iteration is accelerated, and takes six to nine passes. The readout is moved by a Newton step of its own.
+iteration starts from values extrapolated in log τ, is accelerated, and takes three to ten passes. The readout is
+moved by a Newton step of its own.
+
+The passes leave an error that hardly matters for averages, but a batch is sensitive to it: what is new in g at a node
+is small, and the passes decide in part along which sample vector it lies, hence which normals it meets. So the late
+losses of a batch change within their errors of sampling if `settled` does.
 
 Cost: S n³K³/6 operations for n nodes, times the passes.
 """
@@ -25,14 +30,15 @@ from learndyn.families.two_layer.reused.equations import ReusedSetting, labels
 from learndyn.families.two_layer.reused.traced import CHUNK, adjoint
 from learndyn.numerics.causal_factor import CausalFactor
 from learndyn.numerics.fixed_point import fixed_point
-from learndyn.numerics.multistep import ORDER, Multistep
+from learndyn.numerics.multistep import ORDER, Multistep, lagrange
 from learndyn.numerics.normals import QuasiNormals
-from learndyn.problem.activations.values import with_curvature
+from learndyn.numerics.sample_matrices import inverses, products
+from learndyn.problem.activations.values import curvature_function
 
 SETTLED, STALLED = 1e-6, 1e-4
 """Passes end when nothing changes by more than this part of its largest value; `STALLED` if changes no longer fall."""
-NEWTON, NEWTON_STEPS = 1e-9, 60
-"""Samples are solved to this accuracy, relative to 1 + |h|, in at most so many steps."""
+NEWTON, NEWTON_STEPS = 1e-2, 60
+"""Samples are solved to this part of `SETTLED`, relative to 1 + |h|, in at most so many steps."""
 
 
 class ImplicitExamples:
@@ -41,6 +47,7 @@ class ImplicitExamples:
     - `room`: the largest number of nodes.
     - `speed`: the rate of the readout over that of the weights.
     - `order`: that of the multistep rule.
+    - `settled`: passes end when nothing changes by more than this part of its largest value.
     """
 
     def __init__(
@@ -51,10 +58,11 @@ class ImplicitExamples:
         room: int,
         speed: float,
         order: int = ORDER,
+        settled: float = SETTLED,
     ):
         K, M = setting.hidden, setting.teachers
         self.setting, self.samples, self.room = setting, samples, room
-        self.speed, self.count = speed, 0
+        self.speed, self.settled, self.count = speed, settled, 0
         self.rule = Multistep(room, setting.decay, order)
         self.readout_rule = Multistep(room, speed * setting.decay, order)
         normals = QuasiNormals(samples, seed)
@@ -75,8 +83,11 @@ class ImplicitExamples:
         self.G_star = np.zeros((room, K, M, samples))
         self.v, self.push = np.zeros((2, room, K))
         self.v[0] = setting.start.v
-        self.h = np.zeros((K, samples))
+        self._values = curvature_function(setting.pair.student)
+        # h of the last pass, with φ, φ' and φ'' there
+        self._fields = [np.zeros((K, samples)) for _ in range(4)]
         self.loss, self.share, self.leading_gap = np.zeros((3, room))
+        self._times = np.zeros(room)
         self._factor = CausalFactor(room * K, samples)
         self._Y = np.empty((room, K, K, min(CHUNK, samples)))
 
@@ -93,6 +104,7 @@ class ImplicitExamples:
         if t:
             self.rule.add(time)
             self.readout_rule.add(time)
+        self._times[t] = time
         sizes = [_largest(x[:t]) for x in (self.R_h, self.R_star, self.L, self.v)]
         self._prepare(t)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -100,7 +112,7 @@ class ImplicitExamples:
                 lambda x: self._pass(t, *x),
                 self._guess(t),
                 sizes,
-                SETTLED,
+                self.settled,
                 STALLED,
                 most=40,
                 patience=3,
@@ -119,25 +131,38 @@ class ImplicitExamples:
             self.rule.withdraw()
             self.readout_rule.withdraw()
         self._factor.keep(self.count * self.setting.hidden)
-        self.h = self._last_h
+        self._fields = self._last_fields
         for x in (self.W, self.F, self.R, self.driven, self.R_h, self.kernel):
             x[self.count] = 0.0
 
     def _guess(self, t: int) -> list[np.ndarray]:
-        """The responses of the last node, moved along the diagonal; the rest as it was there."""
+        """Extrapolated in the logarithm of time; responses along diagonals, which they follow if steps grow evenly."""
         K, M = self.setting.hidden, self.setting.teachers
         if t == 0:
             return [np.zeros((K, 1, K)), np.zeros((K, M)), np.zeros((K, K)), self.v[0]]
-        row = self.R_h[t - 1, :, :t]
-        shifted = np.concatenate([row[:, :1], row], axis=1)
-        L = np.concatenate([self.L[t - 1, :, : t * K], np.zeros((K, K))], axis=1)
-        return [shifted, self.R_star[t - 1], L, self.v[t - 1]]
+        weights = self._extrapolation(t, 3)
+        last = slice(t - len(weights), t)
+        R_star, L, v = (
+            np.tensordot(weights, x[last], 1)
+            for x in (self.R_star, self.L[:, :, : (t + 1) * K], self.v)
+        )
+        R_h = np.zeros((K, t + 1, K))
+        for lag, weight in enumerate(self._extrapolation(t, 2)[::-1], 1):
+            row = self.R_h[t - lag, :, : t - lag + 1]
+            R_h[:, lag:] += weight * row
+            R_h[:, :lag] += weight * row[:, :1]
+        return [R_h, R_star, L, v]
+
+    def _extrapolation(self, t: int, count: int) -> Float[np.ndarray, " count"]:
+        """Weights of the nodes before t in an extrapolation from at most `count` of them."""
+        x = np.log(self._times[max(t - count, 0) : t + 1] + self._times[1])
+        return lagrange(x[:-1], x[-1:])[0]
 
     def _prepare(self, t: int) -> None:
         """What a pass needs of the nodes before: d w(0) + Σ κF, Σ κ R_h R, and the readout likewise."""
         K, M = self.setting.hidden, self.setting.teachers
         kappa, d = self.rule.kappa[t, :t], self.rule.d[t]
-        self._last_h = self.h
+        self._last_fields = self._fields
         if t == 0:
             self.kappa_own, self.base, self.past = 0.0, self.W[0].copy(), np.zeros((K, 0, K))
             self.readout = self.v[0].copy()
@@ -181,16 +206,17 @@ class ImplicitExamples:
         kernel_own = self.kernel[t, :, t]
         h, phi, slope, curvature = self._solved(u + forced, kernel_own, v)
         pull, Delta = v[:, None] * slope, self.y - v @ phi
-        self.h, self.g[t], self.v[t] = h, pull * Delta, v
+        self._fields = [h, phi, slope, curvature]
+        self.g[t], self.v[t] = pull * Delta, v
         self.loss[t] = np.mean(Delta**2)
         self.leading_gap[t] = np.mean(np.sum(pull * Delta * (h - u), axis=0))
         tangent = _tangent(v, pull, curvature, Delta)
         memory = (kernel @ self.G_star[:t].reshape(t * K, M * S)).reshape(K, M, S)
-        direct = pull[:, None] * self.label_slope + np.einsum("ijs,jns->ins", tangent, memory)
+        direct = pull[:, None] * self.label_slope + products(tangent, memory)
         # (1 − M R_tt/γ)^{-1} of every sample
-        inverse = np.linalg.inv(np.eye(K) - np.einsum("ijs,jk->sik", tangent, kernel_own))
-        self.M[t] = np.einsum("sij,jks->iks", inverse, tangent)
-        self.G_star[t] = np.einsum("sij,jns->ins", inverse, direct)
+        inverse = inverses(np.eye(K)[..., None] - kernel_own.T @ tangent)
+        self.M[t] = products(inverse, tangent)
+        self.G_star[t] = products(inverse, direct)
         self._factor.keep(t * K)
         L = np.stack([self._factor.append(g).copy() for g in self.g[t]])[:, : (t + 1) * K]
         self.push[t] = self.speed * np.mean(Delta * phi, axis=1)
@@ -204,16 +230,15 @@ class ImplicitExamples:
         c: Float[np.ndarray, "K S"],
         kernel: Float[np.ndarray, "K K"],
         v: Float[np.ndarray, " K"],
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> list[np.ndarray]:
         """h = c + kernel g(h) of every sample, with φ, φ' and φ'' there."""
-        h = self.h if self.count else c
+        h, phi, slope, curvature = self._fields if self.count else [c, *self._values(c)]
         step, left = np.zeros_like(c), np.full(c.shape[1], np.inf)
-        phi, slope, curvature = self._values(h)
         for _ in range(NEWTON_STEPS):
             pull, Delta = v[:, None] * slope, self.y - v @ phi
             miss = c + kernel @ (pull * Delta) - h
             size = np.max(np.abs(miss), axis=0)
-            enough = NEWTON * (1 + np.max(np.abs(h), axis=0))
+            enough = NEWTON * self.settled * (1 + np.max(np.abs(h), axis=0))
             if np.all(size < enough):
                 break
             # Where the last step made it worse, half of it is taken back.
@@ -224,15 +249,12 @@ class ImplicitExamples:
             else:
                 left = size
                 tangent = _tangent(v, pull, curvature, Delta)
-                jacobian = np.eye(len(c)) - np.einsum("ij,jks->sik", kernel, tangent)
-                step = np.linalg.solve(jacobian, miss.T[..., None])[..., 0].T
+                along = (kernel @ tangent.reshape(len(c), -1)).reshape(tangent.shape)
+                jacobian = np.eye(len(c))[..., None] - along
+                step = products(inverses(jacobian), miss[:, None])[:, 0]
                 h = h + step
             phi, slope, curvature = self._values(h)
-        return h, phi, slope, curvature
-
-    def _values(self, h: Float[np.ndarray, "K S"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        phi, slope, curvature = with_curvature(self.setting.pair.student, h)
-        return np.asarray(phi), np.asarray(slope), np.asarray(curvature)
+        return [h, phi, slope, curvature]
 
     def _readout_step(
         self,
@@ -251,7 +273,7 @@ class ImplicitExamples:
         pull = v[:, None] * slope
         to_v = -pull[:, None] * phi[None]
         to_v[np.arange(len(v)), np.arange(len(v))] += slope * Delta
-        moved = np.einsum("ij,sjk,kls->ils", kernel, inverse, to_v)
+        moved = (kernel @ products(inverse, to_v).reshape(len(v), -1)).reshape(to_v.shape)
         change = -phi - np.einsum("is,ils->ls", pull, moved)
         gain = np.einsum("ls,is->il", change, phi) / self.samples
         gain += np.einsum("is,ils->il", Delta * slope, moved) / self.samples

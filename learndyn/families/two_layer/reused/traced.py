@@ -25,7 +25,7 @@ from learndyn.numerics.normals import QuasiNormals
 from learndyn.problem.activations import Activation
 from learndyn.problem.activations.values import with_curvature
 
-BLOCK = 8
+BLOCK = 6
 """Steps per block of the adjoint recursion: loops within a block, one matrix product between blocks."""
 CHUNK = 256
 """Samples per chunk of the adjoint recursion, few enough for their arrays to stay in the cache."""

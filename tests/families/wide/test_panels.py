@@ -8,6 +8,7 @@ import learndyn as ld
 from learndyn.families.wide.equations.linear import solve_linear
 from learndyn.families.wide.equations.linear_panels import LinearPanelRows
 from learndyn.families.wide.problem_arrays import wide_setting
+from learndyn.papers.wide_whitened import along_targets, closed_form, whitened_problem
 from tests.optional import not_none
 
 POINTS = ld.Points(
@@ -216,3 +217,16 @@ def test_the_edge_of_stability_is_refused():
     asked = problem(1, 1e-3, data=one, rate=0.995, steps=5000, loss="sum")
     with pytest.raises(ld.NotConverged, match="edge of stability"):
         ld.solve(asked, ld.LinearPanels())
+
+
+@pytest.mark.parametrize("richness", [2.0, 8.0])
+def test_a_panel_that_has_no_solution_with_fewer_nodes_is_split(richness):
+    """Whitened points of a rich network, in closed form: the error is the stated one."""
+    asked = whitened_problem(richness)
+    found = ld.solve(asked, ld.LinearPanels(), save_at=9)
+    exact = closed_form(found["time"].values, np.sqrt(10.0), richness)
+    accuracy = found.evidence["accuracy"]["prediction"]
+    assert accuracy < 1e-3
+    # The norm of ten errors of one entry each.
+    error = np.abs(along_targets(found).error - exact.error)
+    assert np.max(error) <= np.sqrt(10.0) * accuracy

@@ -25,21 +25,22 @@ GROWTH, REJECTED, SHORTEST = 2.0, 2.0, 1e-12
 shortest panel relative to the time."""
 MOST_UNSOLVED, MOST_NODES = 40, 1000
 """How many panels without a solution, and how many nodes there may be; with more, no panels would be long enough."""
-FIRST_TOLERANCE, LARGEST_TOLERANCE, ATTEMPTS = 12.0, 1e-2, 4
-"""The tolerance of a panel in units of the difference that the result allows, at first; its largest value; and how often
-it may be made smaller. Between nodes the error is of fourth order in the length of a panel, so that it is tolerance^1.5 there."""
+AT_ENDS, WITH_FAST_MODES, LARGEST_TOLERANCE, ATTEMPTS = 25.0, 10.0, 1e-2, 4
+"""The tolerance of a panel in units of that of the result, at first: if results are wanted at ends of panels, and if fast
+modes are excited; its largest value; and how often it may be made smaller. Between nodes the error is of fourth order in
+the length of a panel, so that it is tolerance^1.5 there."""
 ESTIMATED, SOLVED = 1e-2, 1e-4
 """The precision of a panel that tells the error, and of those that stay, in units of the tolerance of a panel."""
 RESTING = 1e-4
 """The change below which training with decay has come to rest, in units of the tolerance of a panel. What is left to
 change is less than ten times this, unless the slowest mode takes a hundred times longer than weights take to forget."""
-AT_ENDS, BETWEEN, WITH_FAST_MODES = 8.0, 2.0, 1.0
+CAUTION, CAUTION_WITH_FAST_MODES = 2.0, 1.0
 """The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
-orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In all settings tried, true errors were two to fifty
-times smaller still at the ends; between nodes an eighth of the difference was too little once. The force of a single
-step excites modes that are much faster than a panel, and with momentum a change of the rate does. A panel damps them to
-about the part s²/(hλ), of a sign that changes with the number s of nodes: one of these more does not help, and the
-accuracy is the whole difference."""
+orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In long panels they differ less than orders tell: an
+eighth of the difference was too little by a factor of three once, and less than half of it in all other settings tried.
+The force of a single step excites modes that are much faster than a panel, and with momentum a change of the rate does.
+A panel damps them to about the part s²/(hλ), of a sign that changes with the number s of nodes: one of these more does
+not help, and the accuracy is the whole difference."""
 
 
 class Twins(NamedTuple, Generic[L]):
@@ -225,10 +226,9 @@ def solve_in_panels(
     The accuracy is measured against a solution with a node less in each panel. `begin` makes the limit at its start.
     """
     at_ends, first, reached = course.records_are_ends, begin(), []
-    caution = AT_ENDS if at_ends else BETWEEN
-    if course.impulses or course.momentum:
-        caution = WITH_FAST_MODES
-    local = FIRST_TOLERANCE * caution * tolerance if at_ends else tolerance**1.5
+    fast_modes = bool(course.impulses or course.momentum)
+    caution = CAUTION_WITH_FAST_MODES if fast_modes else CAUTION
+    local = (WITH_FAST_MODES if fast_modes else AT_ENDS) * tolerance if at_ends else tolerance**1.5
     local = min(local, LARGEST_TOLERANCE)
     if course.steps:
         _first_steps(first, course)

@@ -329,7 +329,6 @@ def test_late_flow_ends_at_the_least_squares_solution():
 STRONG_DECAY = {
     "weak": problem(steps=800, decay=0.02),
     "strong": problem(steps=800, decay=0.3),
-    "collapse": problem(steps=500, decay=2.0),
     "centred, few examples": problem(
         ld.Dataset(ld.LinearMap(), ratio=0.7, noise=0.3), 800, decay=0.1, centered=True
     ),
@@ -344,7 +343,7 @@ STRONG_DECAY = {
 @pytest.mark.parametrize(
     "name",
     [
-        x if x in ("strong", "collapse") else pytest.param(x, marks=pytest.mark.slow)
+        x if x == "strong" else pytest.param(x, marks=pytest.mark.slow)
         for x in STRONG_DECAY
     ],
 )

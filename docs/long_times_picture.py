@@ -1,4 +1,4 @@
-"""Draws images/long-times.svg: late overfitting, and what each method costs."""
+"""Draws images/long-times.svg: late overfitting, its recovery, and what each method costs."""
 
 import time
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullFormatter
 
 import learndyn as ld
 from learndyn.pictures.plotting import save_figure
@@ -14,6 +15,7 @@ from learndyn.pictures.style import (
     COLOURS,
     GUIDE,
     TRAIN,
+    draw_networks,
     draw_theory,
     finish,
     legend_of,
@@ -42,6 +44,33 @@ def overfitting(panel: Axes, end: float = 1e5) -> None:
     legend_of(panel, train=True, loc="center right")
 
 
+def recovery(panel: Axes, size: int = 40, seeds: int = 6, end: int = 10**6) -> None:
+    """Test loss of a lazy start, without and with decay, and of networks as far as 10⁴ steps."""
+    steps = np.unique(np.concatenate([[0], np.geomspace(1, end, 37).astype(int)]))
+    trained = np.unique(np.concatenate([[0], np.geomspace(2, 10**4, 14).astype(int)]))
+    data = ld.Dataset(ld.LinearMap(), ratio=1.5, noise=1.0)
+    network = ld.DeepLinear(1, 200.0, 0.04)
+    for decay, colour in zip((0.0, 0.002, 0.01), COLOURS, strict=False):
+        training = ld.GradientDescent(0.2, steps=end, weight_decay=decay)
+        problem = ld.Problem(network, data, training)
+        theory = ld.solve(problem, ld.Panels(tolerance=1e-3), save_at=steps)
+        label = f"λ = {decay:g}"
+        draw_theory(panel, steps[1:], theory["test_loss"][1:], colour, label)
+        if decay:
+            look: dict[str, Any] = GUIDE | {"color": colour, "ls": ":"}
+            panel.axvline(1 / (0.2 * decay), **look)
+        shorter = ld.GradientDescent(0.2, steps=10**4, weight_decay=decay)
+        runs = ld.simulate(ld.Problem(network, data, shorter), size, seeds, save_at=trained)
+        losses = runs["test_loss"].transpose("seed", "step").values
+        draw_networks(panel, trained[1:], losses[:, 1:], colour)
+    panel.axhline(1.5 / 0.5, ls=":", **GUIDE)
+    finish(panel, "and its recovery", **LOG, xlabel="steps T", ylabel="test loss  ⟨(y − f)²⟩")
+    panel.yaxis.set_major_locator(FixedLocator([1, 2, 3, 4, 5]))
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    legend_of(panel, networks=f"networks, D = {size}")
+
+
 def cost(panel: Axes) -> None:
     """Seconds of CPU against the number of steps, with the last step recorded."""
     methods = {
@@ -65,8 +94,9 @@ def cost(panel: Axes) -> None:
     name_lines(panel, names, room=0.2)
 
 
-figure, (panels,) = new_panels(1, 2)
+figure, (panels,) = new_panels(1, 3)
 overfitting(panels[0])
-cost(panels[1])
+recovery(panels[1])
+cost(panels[2])
 letter(panels)
 save_figure(figure, Path(__file__).parent / "images" / "long-times.svg")

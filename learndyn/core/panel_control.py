@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -25,32 +25,68 @@ GROWTH, REJECTED, SHORTEST = 2.0, 2.0, 1e-12
 shortest panel relative to the time."""
 MOST_UNSOLVED, MOST_NODES = 40, 1000
 """How many panels without a solution, and how many nodes there may be; with more, no panels would be long enough."""
-FIRST_TOLERANCE, ATTEMPTS = 10.0, 4
-"""The tolerance of a panel in units of that of the result, at first, and how often it may be made smaller."""
-AT_ENDS, BETWEEN, WITH_FAST_MODES = 8.0, 2.0, 1.0
+AT_ENDS, WITH_FAST_MODES, LARGEST_TOLERANCE, ATTEMPTS = 25.0, 10.0, 1e-2, 4
+"""The tolerance of a panel in units of that of the result, at first: if results are wanted at ends of panels, and if
+fast modes are excited; its largest value; and how often it may be made smaller. Between nodes the error is of fourth
+order in the length of a panel, so that it is tolerance^1.5 there."""
+ESTIMATED, SOLVED = 1e-2, 1e-4
+"""The precision of a panel that tells the error, and of those that stay, in units of the tolerance of a panel."""
+RESTING = 1e-4
+"""The change below which training with decay has come to rest, in units of the tolerance of a panel. What is left to
+change is less than ten times this, unless the slowest mode takes a hundred times longer than weights take to forget."""
+CAUTION, CAUTION_WITH_FAST_MODES = 2.0, 1.0
 """The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
-orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In all settings tried, true errors were two to fifty
-times smaller still at the ends; between nodes an eighth of the difference was too little once. The force of a single
-step excites modes that are much faster than a panel, and with momentum a change of the rate does. A panel damps them to
-about the part s²/(hλ), of a sign that changes with the number s of nodes: one of these more does not help, and the
-accuracy is the whole difference."""
+orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In long panels they differ less than orders tell: an
+eighth of the difference was too little by a factor of three once, and less than half of it in all other settings tried.
+The force of a single step excites modes that are much faster than a panel, and with momentum a change of the rate does.
+A panel damps them to about the part s²/(hλ), of a sign that changes with the number s of nodes: one of these more does
+not help, and the accuracy is the whole difference."""
 
 
-def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
-    """The limit to the end of the course, in panels whose local error is about `tolerance`."""
-    length = _first_steps(limit, course) if course.steps else _first_length(limit, course)
-    unsolved = 0
-    while limit.end < course.end and not limit.diverged:
+class Twins(NamedTuple, Generic[L]):
+    """A limit, and one with a node less in each of its panels, whose difference tells the error."""
+
+    fine: L
+    coarse: L
+
+    @property
+    def end(self) -> float:
+        """How far they have come."""
+        return self.fine.end
+
+    def step(self, course: Course) -> None:
+        """One step of gradient descent."""
+        rate = course.rate_of_step(round(self.end))
+        self._carry_out("step", [limit.step(rate) for limit in self])
+
+    def pause(self) -> None:
+        """A second node at the same time."""
+        self._carry_out("node", [limit.pause() for limit in self])
+
+    def rest(self, end: float) -> None:
+        """Nothing changes until this time."""
+        self._carry_out("node", [limit.pause(end) for limit in self])
+
+    def _carry_out(self, what: str, solved: list[bool]) -> None:
+        if not all(solved):
+            raise NotConverged(f"the single {what} at time {self.end:.4g} has no solution")
+
+
+def train(twins: Twins[L], course: Course, tolerance: float, report: Report) -> None:
+    """Both limits to the end of the course, in panels whose local error is about `tolerance`."""
+    limit, unsolved = twins.fine, 0
+    length = course.shortest() if course.steps else _first_length(limit, course)
+    while limit.end < course.end:
         if limit.end in course.impulses:
-            _make_impulse(limit, course)
+            _make_impulse(twins, course)
             length = course.shortest()
             continue
-        length = course.allowed(limit.end, length)
+        length = course.allowed(limit.end, min(length, course.longest(limit.end)))
         if course.steps and length < course.shortest():
-            limit.step(course.rate_of_step(round(limit.end)))
+            twins.step(course)
             length = course.shortest()
             continue
-        error = _attempt(limit, course, length)
+        error = _attempt(twins, course, length, tolerance)
         unsolved += error is None
         if unsolved > MOST_UNSOLVED or len(limit.times) > MOST_NODES:
             raise NotConverged(
@@ -59,12 +95,10 @@ def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
             )
         if error is None or error > REJECTED * tolerance:
             factor = 0.5 if error is None else max(0.2, 0.8 * (tolerance / error) ** EXPONENT)
-            if error is not None:
-                limit.withdraw()
             if course.steps and length <= course.shortest():
                 # Steps one by one are exact.
                 for _ in range(round(length)):
-                    limit.step(course.rate_of_step(round(limit.end)))
+                    twins.step(course)
                 continue
             _check_length(limit, length)
             length = max(length * min(factor, 0.7), course.shortest())
@@ -72,19 +106,19 @@ def train(limit: L, course: Course, tolerance: float, report: Report) -> L:
         if course.steps:
             _check_stability(limit, course)
         report(limit.end)
+        if limit.at_rest(RESTING * tolerance) and not course.impulses:
+            twins.rest(course.end)
         length *= min(GROWTH, 0.9 * (tolerance / max(error, 1e-300)) ** EXPONENT)
-    if limit.end in course.impulses and not limit.diverged:
-        _make_impulse(limit, course)
-    return limit
+    if limit.end in course.impulses:
+        _make_impulse(twins, course)
 
 
-def _make_impulse(limit: PanelledLimit, course: Course) -> None:
+def _make_impulse(twins: Twins[L], course: Course) -> None:
     """A single step with a force of its own; at the end of training only the force."""
-    solved = not limit.panels or limit.panels[-1].single or limit.pause()
-    if limit.end < course.end:
-        solved = solved and limit.step(course.rate_of_step(round(limit.end)))
-    if not solved:
-        raise NotConverged(f"the single step at time {limit.end:.4g} has no solution")
+    if twins.fine.panels and not twins.fine.panels[-1].single:
+        twins.pause()
+    if twins.end < course.end:
+        twins.step(course)
 
 
 def explicit_steps(momentum: float) -> int:
@@ -92,19 +126,18 @@ def explicit_steps(momentum: float) -> int:
     return max(EXPLICIT, math.ceil(MEMORIES / (1 - momentum)))
 
 
-def _first_steps(limit: PanelledLimit, course: Course) -> float:
-    """Carry out the first steps one by one; the length of the first panel."""
+def _first_steps(limit: PanelledLimit, course: Course) -> None:
+    """Carry out the first steps one by one."""
     while limit.end < min(explicit_steps(course.momentum), course.end):
         solved = limit.step(course.rate_of_step(round(limit.end)))
         if not solved or diverged(limit.losses[-1], limit.losses[0]):
             if solved:
                 limit.withdraw()
             limit.diverged = True
-            return 0.0
+            return
     edge = limit.edge_of_stability()
     if edge is not None:
         raise NotConverged(_at_the_edge(edge))
-    return course.shortest()
 
 
 def _check_stability(limit: PanelledLimit, course: Course) -> None:
@@ -134,42 +167,42 @@ def _check_length(limit: PanelledLimit, length: float) -> None:
         )
 
 
-def _extended(limit: PanelledLimit, course: Course, length: float, count: int) -> bool:
-    """Add a panel with so many nodes; whether that succeeded."""
+def _extended(
+    limit: PanelledLimit, course: Course, length: float, count: int, precision: float
+) -> bool:
+    """Add a panel with so many nodes; whether that succeeded, with a solution to trust."""
     rule, end = course.rule(count, length), course.exact(limit.end + length)
     nodes = np.append((limit.end + length * rule.nodes)[:-1], end)
-    return limit.extend(end, rule, course.rates(nodes))
-
-
-def _attempt(limit: PanelledLimit, course: Course, length: float) -> float | None:
-    """Add a panel; its error as told by a panel with a node less, or None if there is no solution to trust."""
-    before, ends = limit.losses[-1], []
-    for count in (NODES - 1, NODES):
-        if not _extended(limit, course, length, count):
-            return None
-        ends.append(limit.summary())
-        if count < NODES:
-            limit.withdraw()
-    risen = limit.losses[-1] > before * (1 + 1e-9) + 1e-13 * limit.losses[0]
+    before = limit.losses[-1]
+    if not limit.extend(end, rule, course.rates(nodes), precision):
+        return False
+    risen = limit.losses[-1] > before * (1 + 1e-9) + precision * limit.losses[0]
     if risen and not (limit.decay or limit.momentum):
         # Implicit steps have several solutions, and training without decay and momentum lowers the loss.
         limit.withdraw()
+        return False
+    return True
+
+
+def _attempt(twins: Twins[L], course: Course, length: float, tolerance: float) -> float | None:
+    """Add a panel to both limits, unless its error is too large; the error as told by a panel with a node less.
+
+    None if there is no solution to trust.
+    """
+    limit, coarse = twins
+    if not _extended(limit, course, length, NODES - 1, ESTIMATED * tolerance):
         return None
-    return float(np.max(np.abs(ends[1] - ends[0]) / limit.scales(ends[1])))
-
-
-def with_fewer_nodes(coarse: L, like: L, course: Course) -> L:
-    """A limit at its start, trained in the panels of another with a node less each."""
-    for panel in like.panels:
-        if panel.start == panel.end:
-            coarse.pause()
-        elif panel.single:
-            coarse.step(course.rate_of_step(round(coarse.end)))
-        elif not _extended(coarse, course, panel.end - coarse.end, NODES - 1):
-            raise NotConverged(
-                f"the panel from time {coarse.end:.4g} on has no solution with {NODES - 1} nodes"
-            )
-    return coarse
+    less = limit.summaries[-1]
+    limit.withdraw()
+    if not _extended(limit, course, length, NODES, SOLVED * tolerance):
+        return None
+    end = limit.summaries[-1]
+    error = float(np.max(np.abs(end - less) / limit.scales(end)))
+    trusted = error <= REJECTED * tolerance
+    if trusted and _extended(coarse, course, length, NODES - 1, SOLVED * tolerance):
+        return error
+    limit.withdraw()
+    return None if trusted else error
 
 
 class PanelSolution(NamedTuple):
@@ -192,17 +225,19 @@ def solve_in_panels(
 
     The accuracy is measured against a solution with a node less in each panel. `begin` makes the limit at its start.
     """
-    local, reached = FIRST_TOLERANCE * tolerance, []
-    caution = AT_ENDS if course.records_are_ends else BETWEEN
-    if course.impulses or course.momentum:
-        caution = WITH_FAST_MODES
+    at_ends, first, reached = course.records_are_ends, begin(), []
+    fast_modes = bool(course.impulses or course.momentum)
+    caution = CAUTION_WITH_FAST_MODES if fast_modes else CAUTION
+    local = (WITH_FAST_MODES if fast_modes else AT_ENDS) * tolerance if at_ends else tolerance**1.5
+    local = min(local, LARGEST_TOLERANCE)
+    if course.steps:
+        _first_steps(first, course)
     for attempt in range(ATTEMPTS):
-        limit = train(begin(), course, local, _progress(report, course.end, attempt))
-        present = times[times <= limit.end]
-        arrays, coarse = (
-            read(limit, present),
-            read(with_fewer_nodes(begin(), limit, course), present),
-        )
+        twins = Twins(first.copied(), first.copied())
+        if not first.diverged:
+            train(twins, course, local, _progress(report, course.end, attempt))
+        limit, present = twins.fine, times[times <= twins.end]
+        arrays, coarse = (read(twin, present) for twin in twins)
         errors = {name: np.abs(x - coarse[name]) / caution for name, x in arrays.items()}
         losses = [name for name in ("test_loss", "train_loss") if name in arrays]
         relative = max(
@@ -211,6 +246,8 @@ def solve_in_panels(
         if relative <= tolerance:
             # What is left of oscillations when panels begin, in the square of a field.
             left = course.momentum ** explicit_steps(course.momentum)
+            if limit.rested:
+                left += 10 * RESTING * local
             accuracy = {
                 name: float(
                     np.max(x, initial=0.0) + left * np.max(np.abs(arrays[name]), initial=0.0)
@@ -219,7 +256,7 @@ def solve_in_panels(
             }
             return PanelSolution(arrays, accuracy, len(limit.times))
         reached.append((relative, len(limit.times)))
-        local *= 0.5 * (tolerance / relative) ** 1.2
+        local *= 0.5 * (tolerance / relative) ** (1.2 if at_ends else 1.5)
     best, nodes = min(reached)
     raise NotConverged(
         f"panels reach a relative accuracy of {best:.1g} with {nodes} nodes, and not {tolerance:g}; use a larger "

@@ -6,7 +6,8 @@ equations with this κ, which has entries within a panel: all nodes of a panel a
 """
 
 import abc
-from typing import NamedTuple
+import copy
+from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +22,13 @@ NODES = 4
 """Nodes of a panel. One with a node less shows its error."""
 MOST_EDGES = 40
 """Up to so many recorded times are ends of panels."""
+FINEST = 1e-13
+"""The finest precision to which the nodes of a panel are solved."""
+FORGOTTEN = 10.0
+"""Weights have forgotten their past when they have decayed by the exponential of this."""
+MEMORY = 3.0
+"""The longest panel with decay, in units of the time after which weights forget. The forces of longer ones balance the
+decay within the panel, a loop through all layers that passes leave to the iteration; it then converges badly."""
 SINGLE = PanelRule(np.ones(1), np.zeros((1, 1)))
 """The rule of a panel with one node, whose force acts later only."""
 
@@ -50,7 +58,9 @@ class PanelledLimit(abc.ABC):
     - `decay` (λ), `momentum` (β): of the weights, B ← βB + ηF, W ← (1 − ηλ) W + B.
     - `times`, `d`: of all nodes. `kappa` (κ): of all nodes, in the leading block of a larger array.
     - `velocities`: B at the start and at the ends of panels, as weights of the forces F at the nodes.
-    - `losses`: what training lowers, at the start and at the ends of panels. `passes`: iterations of each panel.
+    - `rested`: whether training came to rest.
+    - `losses`: what training lowers, at the start and at the ends of panels; `summaries` likewise. `passes`: iterations
+      of each panel.
 
     A family calls `begin` when it has solved node 0.
     """
@@ -63,14 +73,21 @@ class PanelledLimit(abc.ABC):
         self.panels: list[Panel] = []
         self.passes: list[int] = []
         self.losses: list[float] = []
-        self.diverged = False
+        self.summaries: list[Float[np.ndarray, " numbers"]] = []
+        self.diverged = self.rested = False
 
     @abc.abstractmethod
-    def solve_nodes(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> int:
+    def solve_nodes(
+        self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule, precision: float
+    ) -> int:
         """Solve the nodes of a panel with these rows of κ; the number of passes, or 0 if they do not converge.
 
-        `d` and `times` have the new nodes already.
+        `d` and `times` have the new nodes already. What follows from the nodes needs this relative `precision` only.
         """
+
+    @abc.abstractmethod
+    def constants(self) -> tuple[object, ...]:
+        """What never changes, so that copies share it."""
 
     @abc.abstractmethod
     def forget(self, nodes: int) -> None:
@@ -105,6 +122,11 @@ class PanelledLimit(abc.ABC):
         """Node 0 is solved."""
         self.passes, self.losses = [1], [self.loss()]
         self.start = self.summary()
+        self.summaries = [self.start]
+
+    def copied(self) -> Self:
+        """A limit as far as this one, that can go another way."""
+        return copy.deepcopy(self, {id(part): part for part in self.constants()})
 
     @property
     def end(self) -> float:
@@ -121,17 +143,26 @@ class PanelledLimit(abc.ABC):
         kappa[n, :n] += keep * kappa[n - 1, :n]
         return self._add(np.array([keep * self.d[-1]]), velocity, self.end + 1.0, SINGLE)
 
-    def pause(self) -> bool:
+    def pause(self, end: float | None = None) -> bool:
         """A second node at the end of the last panel, with the same weights: its force is that of the next step only.
 
-        Responses to this force are responses to a force that acts in a single step.
+        Responses to this force are responses to a force that acts in a single step. With a later `end`, training rests
+        until then.
         """
+        self.rested = end is not None
         n = self._reserve(1)
         self.kappa[n, :n] = self.kappa[n - 1, :n]
         self.kappa[n, n] = 0.0
-        return self._add(self.d[-1:], np.append(self.velocities[-1], 0.0), self.end, SINGLE)
+        velocity = np.append(self.velocities[-1], 0.0)
+        return self._add(self.d[-1:], velocity, self.end if end is None else end, SINGLE)
 
-    def extend(self, end: float, rule: PanelRule, rates: Float[np.ndarray, " s"]) -> bool:
+    def extend(
+        self,
+        end: float,
+        rule: PanelRule,
+        rates: Float[np.ndarray, " s"],
+        precision: float = FINEST,
+    ) -> bool:
         """A panel up to this time, with the rates at its nodes; False if it cannot be solved."""
         s = len(rule.nodes)
         n = self._reserve(s)
@@ -146,13 +177,14 @@ class PanelledLimit(abc.ABC):
         self.kappa[n : n + s, :n] += np.outer(undecayed @ a @ slowed.sum(axis=1), beta * before)
         self.kappa[n : n + s, n : n + s] = undecayed @ a @ (np.eye(s) + beta * slowed @ a) * rates
         velocity = np.append(slowed[-1].sum() * before, slowed[-1] @ a * rates)
-        return self._add(kept * self.d[-1], velocity, end, rule)
+        return self._add(kept * self.d[-1], velocity, end, rule, precision)
 
     def withdraw(self) -> None:
         """Take the last panel away."""
         self._drop_nodes(self.panels.pop().first)
         self.passes.pop()
         self.losses.pop()
+        self.summaries.pop()
         self.velocities.pop()
 
     def last_ends(self) -> list[int]:
@@ -168,6 +200,18 @@ class PanelledLimit(abc.ABC):
         if len(known) == 1 or y[-1] - x[-1] > 2 * (x[-1] - x[0]):
             return np.ones((len(nodes), 1)) * (np.arange(len(known)) == len(known) - 1)
         return lagrange(x, y)
+
+    def at_rest(self, tolerance: float) -> bool:
+        """Whether nothing has changed by more than `tolerance` while weights forgot their past many times over.
+
+        Then nothing changes any more: weights that decay are where their forces balance the decay.
+        """
+        last = np.array([0, *(panel.last for panel in self.panels)])
+        within = int(np.count_nonzero(self.d[last] * np.exp(-FORGOTTEN) > self.d[-1]))
+        if not (self.decay and within):
+            return False
+        values = np.array(self.summaries[within - 1 :])
+        return bool(np.all(np.ptp(values, axis=0) <= tolerance * self.scales(values[-1])))
 
     def interpolation(self, times: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k nodes"]:
         """The matrix from values at the nodes to values at `times`, by the polynomials of the panels."""
@@ -189,19 +233,21 @@ class PanelledLimit(abc.ABC):
         velocity: Float[np.ndarray, " nodes"],
         end: float,
         rule: PanelRule,
+        precision: float = FINEST,
     ) -> bool:
         n, s = len(self.times), len(d)
         nodes = self.end + (end - self.end) * rule.nodes
         nodes[-1] = end
         start = self.end
         self.times, self.d = np.append(self.times, nodes), np.append(self.d, d)
-        passes = self.solve_nodes(self.kappa[n : n + s, : n + s], end, rule)
+        passes = self.solve_nodes(self.kappa[n : n + s, : n + s], end, rule, precision)
         if not passes:
             self._drop_nodes(n)
             return False
         self.panels.append(Panel(start, end, rule, n))
         self.passes.append(passes)
         self.losses.append(self.loss())
+        self.summaries.append(self.summary())
         self.velocities.append(velocity)
         return True
 
@@ -236,6 +282,7 @@ class Course:
     ):
         self.steps, self.end = training.time is None, float(recorded[-1])
         self.schedule, self.momentum = as_schedule(training.learning_rate), training.momentum
+        self.decay = float(training.weight_decay)
         breakpoints = [np.ceil(t) if self.steps else t for t in training.breakpoints(self.end)]
         self.records_are_ends = len(recorded) <= MOST_EDGES
         wanted = recorded.tolist() if self.records_are_ends else [self.end]
@@ -267,6 +314,11 @@ class Course:
     def shortest(self) -> float:
         """The shortest panel."""
         return 2.0 * NODES if self.steps else 0.0
+
+    def longest(self, start: float) -> float:
+        """The longest panel at this time: weights that decay must not forget too much of their past in it."""
+        rate = float(self.rates(np.array([start, start]))[0])
+        return MEMORY / max(rate * self.decay, 1e-300)
 
     def allowed(self, start: float, length: float) -> float:
         """A panel of about this length that ends at or before the next edge."""

@@ -20,8 +20,11 @@ class Unforced(PanelledLimit):
         super().__init__(decay, momentum)
         self.begin()
 
-    def solve_nodes(self, kappa, end, rule):
+    def solve_nodes(self, kappa, end, rule, precision):
         return 1
+
+    def constants(self):
+        return ()
 
     def forget(self, nodes):
         pass

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from learndyn.core.panels import PanelledLimit
+from learndyn.core.panels import FINEST, PanelledLimit
 from learndyn.families.deep_linear.equations.panels import FeedforwardPanels, ResidualPanels
 from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
 from learndyn.families.deep_linear.observables import tangent_kernel
@@ -46,8 +46,9 @@ class PanelTraining(PanelledLimit):
         return np.array([np.trace(matrix[last, last]) for matrix in matrices])
 
     def scales(self, summary: Float[np.ndarray, " numbers"]) -> Float[np.ndarray, " numbers"]:
-        """Losses that vanish count relative to their start."""
+        """Losses and fields that vanish count relative to their start."""
         scales = np.abs(summary) + self.numbers.outputs * self.numbers.noise**2
+        scales += 1e-6 * np.abs(self.start)
         scales[0] += 1e-3 * (self.start[0])
         scales[-1] += 1e-3 * (self.start[-1])
         return scales
@@ -83,9 +84,18 @@ class PanelTraining(PanelledLimit):
         )
         return float(max(bulk, learnt))
 
-    def solve_nodes(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> int:
-        guess = self._guess(end, rule)
-        return self.limit.solve_panel(kappa, self.d[-len(kappa) :], guess)
+    def solve_nodes(
+        self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule, precision: float
+    ) -> int:
+        # Errors of forces count κ times as much, and those of small changes of the weights 1/γ_0² times.
+        amplified = (1 + self.speed * np.max(np.abs(kappa))) / min(1.0, self.numbers.gamma) ** 2
+        precision = max(precision / amplified, FINEST)
+        return self.limit.solve_panel(
+            kappa, self.d[-len(kappa) :], self._guess(end, rule), precision
+        )
+
+    def constants(self) -> tuple[object, ...]:
+        return (self.numbers,)
 
     def forget(self, nodes: int) -> None:
         self.limit.rows = nodes * self.numbers.outputs

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 
 from learndyn.core.curves import Curves
 from learndyn.core.method import Method, Way
@@ -306,14 +307,16 @@ class Panels(DeepLinearMethod):
             raise ProblemError("Panels.responses", True, allowed)
         training = problem.training
         rule = float(training.weight_decay), float(training.momentum)
-        solution = solve_in_panels(
-            lambda: PanelTraining(numbers, *rule),
-            read_with_responses if self.responses else read,
-            Course(training, record.at, self.responses),
-            record.at,
-            tolerance,
-            report,
-        )
+        # Products of a few rows are slower on several threads.
+        with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+            solution = solve_in_panels(
+                lambda: PanelTraining(numbers, *rule),
+                read_with_responses if self.responses else read,
+                Course(training, record.at, self.responses),
+                record.at,
+                tolerance,
+                report,
+            )
         evidence = common_evidence(problem, "panels", numbers, None) | {
             "nodes": solution.nodes,
             "accuracy": solution.accuracy,

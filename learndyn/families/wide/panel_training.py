@@ -62,8 +62,14 @@ class LinearPanelTraining(PanelledLimit):
         self.rows.nodes = nodes
         self.rows.E, self.rows.f = self.rows.E[:nodes], self.rows.f[:nodes]
 
-    def solve_nodes(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> int:
+    def solve_nodes(
+        self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule, precision: float
+    ) -> int:
+        """Newton's steps are so few that all go to the finest precision."""
         return self.rows.solve_panel(kappa, self.d, self._guess(kappa, end, rule))
+
+    def constants(self) -> tuple[object, ...]:
+        return (self.setting,)
 
     def _guess(self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule) -> Rows:
         """E and H extrapolated from ends of panels; A as in the last row, and ℓγ_0 κ K E within the panel.

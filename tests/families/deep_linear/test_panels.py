@@ -50,7 +50,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_with_single_steps_panels_are_the_row_recursion(name):
-    """The same numbers up to rounding, all correlations and responses, in one pass and one that confirms it."""
+    """The same numbers up to rounding, all correlations and responses, in one pass, whatever it starts from."""
     asked = ROWS[name]
     expected = ld.solve(asked, ld.Rows(), save_at=asked.training.steps + 1)
     numbers = limit_numbers(asked, 64)
@@ -60,7 +60,7 @@ def test_with_single_steps_panels_are_the_row_recursion(name):
     for t in range(asked.training.steps + 1):
         ones = np.ones((Nc, (t + 1) * Nc))
         guess = [(ones, ones) for _ in limit.carried()]
-        assert limit.solve_panel(kappa[t : t + 1, : t + 1], d[t : t + 1], guess) == 2
+        assert limit.solve_panel(kappa[t : t + 1, : t + 1], d[t : t + 1], guess) == 1
     rows = slice(0, limit.rows)
     found = {"C_v": limit.input.C_v, "C_h0": limit.input.C_h0}
     if not asked.training.weight_decay:
@@ -324,6 +324,65 @@ def test_late_flow_ends_at_the_least_squares_solution():
     assert found["time"].attrs["long_name"] == "time t (gradient flow)"
     np.testing.assert_allclose(found["test_loss"][-1], 0.25 * 1.2 / 0.2, rtol=1e-7)
     np.testing.assert_allclose(found["train_loss"][-1], 0.25 * 0.2 / 1.2, rtol=1e-7)
+
+
+STRONG_DECAY = {
+    "weak": problem(steps=800, decay=0.02),
+    "strong": problem(steps=800, decay=0.3),
+    "centred, few examples": problem(
+        ld.Dataset(ld.LinearMap(), ratio=0.7, noise=0.3), 800, decay=0.1, centered=True
+    ),
+    "residual": problem(steps=600, decay=0.1, depth=3, skip=ld.ScaledSkip(1.0), rate=0.02),
+    "spectrum": problem(
+        ld.Dataset(POWER_LAW, examples=8, noise=0.3), 800, width=20, rate=0.1, decay=0.05
+    ),
+    "momentum": problem(steps=600, decay=0.2, rate=0.02, momentum=0.5),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [x if x == "strong" else pytest.param(x, marks=pytest.mark.slow) for x in STRONG_DECAY],
+)
+def test_strong_decay_is_within_the_stated_accuracy_of_its_rows(name):
+    """Training comes to rest: from then on nothing is solved, and observables between nodes are those of the end."""
+    asked = STRONG_DECAY[name]
+    end = asked.training.steps
+    check_against_rows(asked, ld.Panels(), save_at=[0, 30, 100, 300, end - 10, end])
+
+
+@pytest.mark.parametrize(
+    ("depth", "richness", "decay"), [(2, 1.0, 0.1), (2, 1.0, 0.02), (3, 2.0, 0.1), (2, 1.0, 0.6)]
+)
+def test_late_flow_with_decay_ends_where_the_decay_is_balanced(depth, richness, decay):
+    """Population, test loss (1 − θ)² with (γ_0 θ)^{2L/(L+1)} (1 − θ) = λθ; θ = 0 if no other root is left."""
+    thetas = np.linspace(1.0, 1e-3, 2000)
+
+    def surplus(theta):
+        return (richness * theta) ** (2 * depth / (depth + 1)) * (1 - theta) - decay * theta
+
+    above = np.flatnonzero(surplus(thetas) > 0)
+    theta = 0.0
+    if len(above):
+        around = (thetas[above[0]], thetas[above[0] - 1])
+        theta = scipy.optimize.root_scalar(surplus, bracket=around, xtol=1e-14).root
+    asked = problem(
+        POPULATION, time=1e5, rate=1.0, depth=depth, width=1.0, richness=richness, decay=decay
+    )
+    found = ld.solve(asked, save_at=[0, 1e5])
+    error = abs(float(found["test_loss"][-1]) - (1 - theta) ** 2)
+    assert error <= found.evidence["accuracy"]["test_loss"] < 1e-4
+    assert error <= 1e-6
+
+
+def test_flow_and_descent_with_decay_end_at_the_same_place():
+    """Where the forces balance the decay does not depend on the learning rate."""
+    flow = ld.solve(problem(time=1e5, rate=1.0, decay=0.05), save_at=[0, 1e5])
+    descent = ld.solve(problem(steps=10**6, decay=0.05), save_at=[0, 2 * 10**4, 10**6])
+    for name in ("test_loss", "train_loss"):
+        values = [float(flow[name][-1]), *descent[name].values[1:].tolist()]
+        stated = max(x.evidence["accuracy"][name] for x in (flow, descent))
+        assert np.ptp(values) <= 2 * stated
 
 
 def test_a_rate_that_jumps_late_is_a_change_of_time():

@@ -8,6 +8,7 @@ import learndyn as ld
 from learndyn.families.wide.equations.linear import solve_linear
 from learndyn.families.wide.equations.linear_panels import LinearPanelRows
 from learndyn.families.wide.problem_arrays import wide_setting
+from learndyn.papers.wide_whitened import along_targets, closed_form, whitened_problem
 from tests.optional import not_none
 
 POINTS = ld.Points(
@@ -216,3 +217,27 @@ def test_the_edge_of_stability_is_refused():
     asked = problem(1, 1e-3, data=one, rate=0.995, steps=5000, loss="sum")
     with pytest.raises(ld.NotConverged, match="edge of stability"):
         ld.solve(asked, ld.LinearPanels())
+
+
+@pytest.mark.parametrize("richness", [2.0, 8.0])
+def test_a_panel_that_has_no_solution_with_fewer_nodes_is_split(richness):
+    """Whitened points of a rich network, in closed form: the error is the stated one."""
+    asked = whitened_problem(richness)
+    found = ld.solve(asked, ld.LinearPanels(), save_at=9)
+    exact = closed_form(found["time"].values, np.sqrt(10.0), richness)
+    accuracy = found.evidence["accuracy"]["prediction"]
+    assert accuracy < 1e-3
+    # The norm of ten errors of one entry each.
+    error = np.abs(along_targets(found).error - exact.error)
+    assert np.max(error) <= np.sqrt(10.0) * accuracy
+
+
+def test_a_training_with_decay_comes_to_rest():
+    """At t = 60, six times 1/λ, panels agree with the innovation basis; from there on nothing changes."""
+    asked, shorter = (problem(2, time=end, rate=1.0, weight_decay=0.1) for end in (1e4, 60.0))
+    late = ld.solve(asked, save_at=[0.0, 60.0, 1e3, 1e4])
+    assert late.evidence["solver"].startswith("panels")
+    other = ld.solve(shorter, ld.LinearInnovation(), save_at=[0.0, 60.0])
+    stated = late.evidence["accuracy"]["prediction"] + other.evidence["accuracy"]["prediction"]
+    assert np.max(np.abs(late["prediction"][1] - other["prediction"][1])) <= stated < 1e-3
+    np.testing.assert_allclose(late["prediction"][3], late["prediction"][2], rtol=0, atol=stated)

@@ -70,28 +70,34 @@ class Input(Growing):
         self.power = numbers.omega * numbers.lam
         self.modes = ModeResponses(len(numbers.lam))
         self.along = np.zeros((len(numbers.lam), 0, numbers.outputs))
+        self.same = np.zeros((0, numbers.outputs))
         self.triangular = Triangular(len(numbers.lam))
 
     def open(self, b: int, e: int) -> None:
         """Make room for the rows of a panel."""
         super().open(b, e)
         self.modes.open(b, e)
+        if len(self.same) < self.room:
+            along, Nc = self.along, self.numbers.outputs
+            self.same = np.tile(np.eye(Nc), (self.room // Nc + 1, 1))[: self.room]
+            self.along = np.zeros((len(along), self.room, Nc))
+            self.along[:, :b] = along[:, :b]
 
     def solve(self, block: Block) -> None:
         """Fill the rows; those of A, S and W are known."""
-        new, upto = block.new, block.upto
+        new, upto, Nc = block.new, block.upto, self.numbers.outputs
         own = OwnBlock(self.A[new, new], self.numbers)
         self._respond(block, own)
         H = self.modes.H[:, upto, upto]
-        same = np.eye(self.numbers.outputs)[np.arange(block.e) % self.numbers.outputs]
-        self.along = np.concatenate([self.along[:, : block.b], H[:, new] @ same], axis=1)
+        rows = H[:, new]
+        self.along[:, new] = rows.reshape(*rows.shape[:2], -1, Nc).sum(axis=2)
         self._correlate_weights(block, H)
         if self.numbers.data == DATASET:
-            self._correlate_errors(block, own, H, same)
+            self._correlate_errors(block, own, H)
         else:
             put_symmetric(self.C_v, block, self.C_b[new, upto])
             put_symmetric(self.C_h0, block, self.spread[new, upto])
-        self.mean_H[new, upto] = np.tensordot(self.power, H[:, new], 1)
+        self.mean_H[new, upto] = _weighted(self.power, rows)
         self.RH[new, upto] = self.R[new, upto] @ self.mean_H[upto, upto]
         self.R_hr0[new, upto] = -self.RH[new, upto] @ self.S[upto, upto]
 
@@ -108,49 +114,47 @@ class Input(Growing):
             factors = numbers.inverse_data * own.a[:, None] * self.power * own.h.T
             right = self.triangular.solve(block.b, right, np.ones(len(own.a)), factors)
         X = np.real(own.vectors @ right)
-        H[:, new, old] = -numbers.lam[:, None, None] * (own_H @ X) @ H[:, old, old]
+        H[:, new, old] = (-numbers.lam[:, None, None] * (own_H @ X)) @ H[:, old, old]
         if numbers.data == DATASET:
-            self.R[new, old] = numbers.inverse_data * np.tensordot(numbers.omega, H[:, new, old], 1)
+            self.R[new, old] = _weighted(numbers.inverse_data * numbers.omega, H[:, new, old])
 
     def _correlate_weights(self, block: Block, H: Squares) -> None:
         """Rows of Σ ω_k λ_k V_k and Σ ω_k λ_k² V_k."""
         numbers, new, upto = self.numbers, block.new, block.upto
-        V = (self.along[:, new] @ numbers.gram) @ self.along.swapaxes(1, 2)
+        V = (self.along[:, new] @ numbers.gram) @ self.along[:, upto].swapaxes(1, 2)
         if numbers.inverse_width:
             V += _quadratic(H, block, self.W[upto, upto])
-        put_symmetric(self.C_b, block, np.tensordot(self.power, V, 1))
-        put_symmetric(self.spread, block, np.tensordot(self.power * numbers.lam, V, 1))
+        put_symmetric(self.C_b, block, _weighted(self.power, V))
+        put_symmetric(self.spread, block, _weighted(self.power * numbers.lam, V))
 
-    def _correlate_errors(
-        self, block: Block, own: "OwnBlock", H: Squares, same: Float[np.ndarray, "e c"]
-    ) -> None:
+    def _correlate_errors(self, block: Block, own: "OwnBlock", H: Squares) -> None:
         """Rows of C_v, C_Δ and C_h⁰ on a dataset."""
         numbers, new, old, upto, b = self.numbers, block.new, block.old, block.upto, block.b
         share = numbers.inverse_data * numbers.omega
-        to_noise = numbers.noise * (same - self.along)
-        right = self.C_b[new, upto] + np.tensordot(
-            share, to_noise[:, new] @ to_noise.swapaxes(1, 2), 1
-        )
+        same = self.same[upto]
+        to_noise = numbers.noise * (same - self.along[:, upto])
+        right = self.C_b[new, upto] + _weighted(share, to_noise[:, new] @ to_noise.swapaxes(1, 2))
         left = -H[:, new, old]
         fed = left @ self.C_v[old, old]
         z = 1 - own.h
         C_o = np.zeros((block.e - b, b))
         if b:
             through = fed - fed @ H[:, old, old].swapaxes(1, 2)
-            first = own.inverse @ (right[:, :b] + np.tensordot(share, through, 1))
+            first = own.inverse @ (right[:, :b] + _weighted(share, through))
             factors = share * z.T
             rows = self.triangular.solve(b, first, 1 - factors.sum(axis=1), factors, True)
             C_o = np.real(own.vectors @ rows)
-        crossed = np.tensordot(share, (own.function(z) @ C_o) @ left.swapaxes(1, 2), 1)
-        twice = np.tensordot(share, fed @ left.swapaxes(1, 2), 1)
+        back = left.swapaxes(1, 2)
+        crossed = _weighted(share, (own.function(z) @ C_o) @ back)
+        twice = _weighted(share, fed @ back)
         second = own.inverse @ (right[:, b:] + crossed + crossed.T + twice) @ own.inverse.T
         C_d = own.vectors @ (second / (1 - (share * z.T) @ z)) @ own.vectors.T
-        put_symmetric(self.C_v, block, np.hstack([C_o, np.real(C_d)]))
+        put_symmetric(self.C_v, block, np.concatenate([C_o, np.real(C_d)], axis=1))
         R = self.R[upto, upto]
         R_noise = numbers.noise * (R @ same)
         C_Delta = (R[new] @ self.C_v[upto, upto]) @ R.T + R_noise[new] @ R_noise.T
         put_symmetric(self.C_Delta, block, C_Delta)
-        by_errors = np.tensordot(self.power, _quadratic(H, block, self.C_Delta[upto, upto]), 1)
+        by_errors = _weighted(self.power, _quadratic(H, block, self.C_Delta[upto, upto]))
         by_weights = (R[new] @ self.spread[upto, upto]) @ R.T
         put_symmetric(self.C_h0, block, numbers.inverse_data * by_errors + by_weights)
 
@@ -181,6 +185,15 @@ class Input(Growing):
         """The rows are final; what the next panels need of them is prepared."""
         if self.numbers.data == DATASET:
             self.triangular.append(block, self.A[block.new, block.new], self.modes.H)
+
+
+def _weighted(
+    weights: Float[np.ndarray, " modes"], rows: Float[np.ndarray, "modes s e"]
+) -> Float[np.ndarray, "s e"]:
+    """Σ_k weight_k rows_k."""
+    if len(weights) == 1:
+        return weights[0] * rows[0]
+    return (weights @ rows.reshape(len(rows), -1)).reshape(rows.shape[1:])
 
 
 def _quadratic(H: Squares, block: Block, C: Square) -> Float[np.ndarray, "modes s e"]:
@@ -218,6 +231,8 @@ def effective(a: Complex[np.ndarray, " s"], numbers: LimitNumbers) -> Complex[np
     if numbers.data != DATASET:
         return a
     lam, share = numbers.lam, numbers.inverse_data * numbers.omega * numbers.lam
+    if len(lam) == 1:
+        return _root_of_one_mode(a, float(lam[0]), float(share[0]))
     largest = np.max(np.abs(a)) * (np.max(lam) + share.sum())
     steps = max(0, int(np.ceil(np.log(max(largest, 1e-300) / SMALL) / np.log(FACTOR))))
     q, slope = a * FACTOR**-steps, np.zeros_like(a)
@@ -232,6 +247,20 @@ def effective(a: Complex[np.ndarray, " s"], numbers: LimitNumbers) -> Complex[np
                 break
         if step:
             q = q * FACTOR ** (1 / (1 - now * slope))
+    return q
+
+
+def _root_of_one_mode(
+    a: Complex[np.ndarray, " s"], lam: float, share: float
+) -> Complex[np.ndarray, " s"]:
+    """The root of λq² + Bq − a with B = 1 + a (share − λ): the cuts of D = √(B² + 4λa) are on negative a."""
+    B = 1 + a * (share - lam)
+    low, high = ((np.sqrt(share) + sign * np.sqrt(lam)) ** 2 for sign in (-1, 1))
+    D = np.sqrt(1 + low * a) * np.sqrt(1 + high * a)
+    # Of two equal expressions the one without cancellation.
+    q = (D - B) / (2 * lam)
+    positive = B.real > 0
+    q[positive] = 2 * a[positive] / (B + D)[positive]
     return q
 
 

@@ -56,8 +56,7 @@ class Block(NamedTuple):
 
 def put_symmetric(C: Square, block: Block, rows: Float[np.ndarray, "s e"]) -> None:
     """Write rows of a symmetric matrix, and the columns that they are."""
-    new = rows[:, block.new]
-    rows = rows.copy()
-    rows[:, block.new] = (new + new.T) / 2
-    C[block.new, block.upto] = rows
-    C[block.upto, block.new] = rows.T
+    new, old = block.new, block.old
+    own = rows[:, new]
+    C[new, old], C[old, new] = rows[:, old], rows[:, old].T
+    C[new, new] = (own + own.T) / 2

@@ -42,12 +42,6 @@ Rows = list[tuple[np.ndarray, np.ndarray]]
 """Rows of responses and of correlations, of one thing after the other."""
 
 
-class ImpulseResponses(Growing):
-    """κ."""
-
-    kappa: Square
-
-
 class Pair(Growing):
     """The two fields of a layer: h = u + M g, g = r + K h."""
 
@@ -92,14 +86,17 @@ class Pair(Growing):
 
 
 class PanelLimit(abc.ABC):
-    """All matrices of a network up to the last panel; `kappa` and `d` are those of the nodes, times outputs."""
+    """All matrices of a network up to the last panel.
+
+    `d` is that of all nodes, times outputs. `decays` (d dᵀ) and `rates` (γ_0 κ) are rows of the panel that is solved.
+    """
 
     def __init__(self, numbers: LimitNumbers):
         self.numbers = numbers
         self.layers = [Pair() for _ in range(numbers.depth)]
         self.input = Input(numbers)
-        self.rule = ImpulseResponses()
         self.d = np.ones(0)
+        self.decays = self.rates = np.zeros((0, 0))
         self.rows = 0
 
     @abc.abstractmethod
@@ -115,13 +112,21 @@ class PanelLimit(abc.ABC):
         return []
 
     def solve_panel(
-        self, kappa: Float[np.ndarray, "s e"], d: Float[np.ndarray, " s"], guess: Rows
+        self,
+        kappa: Float[np.ndarray, "s e"],
+        d: Float[np.ndarray, " s"],
+        guess: Rows,
+        precision: float = 1e-13,
     ) -> int:
         """Fill the rows of a panel with given κ and d; the number of passes, or 0 if they do not converge."""
-        block = self._open(kappa, d)
+        block, explicit = self._open(kappa, d), not kappa[:, -len(kappa) :].any()
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                passes = self._iterate(block, guess)
+                passes = (
+                    self._pass_once(block, guess)
+                    if explicit and len(kappa) == 1
+                    else self._iterate(block, guess, precision)
+                )
             except np.linalg.LinAlgError:
                 # Entries that have overflowed.
                 return 0
@@ -131,7 +136,12 @@ class PanelLimit(abc.ABC):
                 self.rows = block.e
             return passes
 
-    def _iterate(self, block: Block, guess: Rows) -> int:
+    def _pass_once(self, block: Block, guess: Rows) -> int:
+        """The pass of a single node whose force acts later only; 1, or 0 if it has overflowed."""
+        image = self.run_pass(block, guess)
+        return int(all(np.isfinite(part).all() for pair in image for part in pair))
+
+    def _iterate(self, block: Block, guess: Rows, precision: float) -> int:
         """Passes until nothing changes; their number, or 0."""
         # Relative to the largest entry so far: a correlation that has died out is known absolutely only.
         sizes = [
@@ -144,17 +154,19 @@ class PanelLimit(abc.ABC):
             rows = list(zip(flat[::2], flat[1::2], strict=True))
             return [part for pair in self.run_pass(block, rows) for part in pair]
 
-        return fixed_point(image_of, [x for pair in guess for x in pair], sizes, patience=PATIENCE)
+        start = [x for pair in guess for x in pair]
+        return fixed_point(image_of, start, sizes, precision, patience=PATIENCE)
 
     def _open(self, kappa: Float[np.ndarray, "s e"], d: Float[np.ndarray, " s"]) -> Block:
         """Make room for a panel, and fill what depends on the training rule only."""
         Nc = self.numbers.outputs
         b, e = self.rows, self.rows + len(d) * Nc
-        for matrices in (*self.layers, self.input, self.rule, *self.others()):
+        for matrices in (*self.layers, self.input, *self.others()):
             matrices.open(b, e)
         block = Block.of(b, e)
-        self.rule.kappa[block.new, block.upto] = np.kron(kappa, np.ones((Nc, Nc)))
         self.d = np.concatenate([self.d[:b], np.repeat(d, Nc)])
+        self.decays = np.outer(self.d[b:], self.d)
+        self.rates = self.numbers.gamma * np.kron(kappa, np.ones((Nc, Nc)))
         S = np.zeros((e - b, e))
         S[:, b:] = np.diag(self.d[b:])
         if self.numbers.centered:
@@ -162,29 +174,24 @@ class PanelLimit(abc.ABC):
         self.input.S[block.new, block.upto] = S
         last = self.layers[-1]
         same = np.arange(b, e)[:, None] % Nc == np.arange(e) % Nc
-        last.K[block.new, block.upto] = self.numbers.gamma * self.kappa(block) * same
-        put_symmetric(last.S_r, block, self.d[b:, None] * self.d * same)
+        last.K[block.new, block.upto] = self.rates * same
+        put_symmetric(last.S_r, block, self.decays * same)
         return block
 
-    def kappa(self, block: Block) -> Float[np.ndarray, "s e"]:
-        """The rows of κ."""
-        return self.rule.kappa[block.new, block.upto]
-
     def learnt(
-        self, block: Block, response: Float[np.ndarray, "s e"], C: Float[np.ndarray, "s e"]
+        self, response: Float[np.ndarray, "s e"], C: Float[np.ndarray, "s e"]
     ) -> Float[np.ndarray, "s e"]:
         """Rows of d R d + γ_0 κ∘C."""
-        decayed = self.d[block.b :, None] * response * self.d
-        return decayed + self.numbers.gamma * self.kappa(block) * C
+        return self.decays * response + self.rates * C
 
-    def decayed(self, block: Block, C: Float[np.ndarray, "s e"]) -> Float[np.ndarray, "s e"]:
+    def decayed(self, C: Float[np.ndarray, "s e"]) -> Float[np.ndarray, "s e"]:
         """Rows of d C d."""
-        return self.d[block.b :, None] * C * self.d
+        return self.decays * C
 
     def solve_input(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Rows of R_hr⁰ and C_h⁰, from those of layer 1."""
         numbers, first, new, upto = self.numbers, self.layers[0], block.new, block.upto
-        A = self.learnt(block, first.G_u[new, upto], first.C_g[new, upto])
+        A = self.learnt(first.G_u[new, upto], first.C_g[new, upto])
         self.input.A[new, upto] = numbers.rho[0] / numbers.gamma * A
         put_symmetric(self.input.W, block, self._weights(block))
         self.input.solve(block)
@@ -207,9 +214,8 @@ class PanelLimit(abc.ABC):
         """Rows of M and S_u of layer 1."""
         numbers, first = self.numbers, self.layers[0]
         response = (numbers.inverse_width / numbers.gamma) * R_hr
-        learnt = numbers.gamma * self.kappa(block) * C_h
-        first.M[block.new, block.upto] = self.d[block.b :, None] * response + learnt
-        put_symmetric(first.S_u, block, self.decayed(block, C_h))
+        first.M[block.new, block.upto] = self.d[block.b :, None] * response + self.rates * C_h
+        put_symmetric(first.S_u, block, self.decayed(C_h))
 
 
 class FeedforwardPanels(PanelLimit):
@@ -229,8 +235,8 @@ class FeedforwardPanels(PanelLimit):
             layer.backward(block)
             if ell:
                 lower, rho, C_g = self.layers[ell - 1], numbers.rho[ell], layer.C_g[new, upto]
-                lower.K[new, upto] = rho * self.learnt(block, layer.G_u[new, upto], C_g)
-                put_symmetric(lower.S_r, block, rho * self.decayed(block, C_g))
+                lower.K[new, upto] = rho * self.learnt(layer.G_u[new, upto], C_g)
+                put_symmetric(lower.S_r, block, rho * self.decayed(C_g))
         image = [self.solve_input(block)]
         for ell, layer in enumerate(self.layers[:-1]):
             self._from_below(ell, block, *image[-1])
@@ -244,8 +250,8 @@ class FeedforwardPanels(PanelLimit):
         if ell == 0:
             self.from_input(block, R_hr, C_h)
             return
-        self.layers[ell].M[block.new, block.upto] = self.learnt(block, R_hr, C_h)
-        put_symmetric(self.layers[ell].S_u, block, self.decayed(block, C_h))
+        self.layers[ell].M[block.new, block.upto] = self.learnt(R_hr, C_h)
+        put_symmetric(self.layers[ell].S_u, block, self.decayed(C_h))
 
 
 class ResidualPanels(PanelLimit):
@@ -309,8 +315,8 @@ class ResidualPanels(PanelLimit):
         """Rows of M and S_u of block ℓ going up, and of the layer above it."""
         new, upto = block.new, block.upto
         up, layer = self.up[ell], self.layers[ell + 1]
-        up.M[new, upto] = self.square * self.learnt(block, R_hr, C_h)
-        put_symmetric(up.S_u, block, self.square * self.decayed(block, C_h))
+        up.M[new, upto] = self.square * self.learnt(R_hr, C_h)
+        put_symmetric(up.S_u, block, self.square * self.decayed(C_h))
         layer.M[new, upto] = down_H_r + up.M[new, upto]
         put_symmetric(layer.S_u, block, down_C_h + up.S_u[new, upto])
 
@@ -327,7 +333,7 @@ class ResidualPanels(PanelLimit):
         put_symmetric(up.S_r, block, above.S_r[new, upto])
         up.backward(block)
         C_g = above.C_g[new, upto]
-        down.K[new, upto] = self.square * self.learnt(block, above.G_u[new, upto], C_g)
-        put_symmetric(down.S_r, block, self.square * self.decayed(block, C_g))
+        down.K[new, upto] = self.square * self.learnt(above.G_u[new, upto], C_g)
+        put_symmetric(down.S_r, block, self.square * self.decayed(C_g))
         layer.K[new, upto] = up.G_u[new, upto] + down.K[new, upto]
         put_symmetric(layer.S_r, block, up.C_g[new, upto] + down.S_r[new, upto])

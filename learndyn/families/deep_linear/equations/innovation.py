@@ -32,11 +32,15 @@ import numpy as np
 from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNumbers
 from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
-from learndyn.numerics.growing import Operator, Space, padded
+from learndyn.numerics.growing import Operator, Reduction, Space, padded
+from learndyn.numerics.reachable import Map, ReachableSpace, reach
 from learndyn.problem.weight_response import Step
 
 TARGET, WIDTH, DATA = range(3)
 """Origins of a direction of the input space: the target w*, a weight matrix, or the data."""
+
+POWERS = 8
+"""Power iterations for the norm of a matrix; it need not be accurate."""
 
 
 class GrowingDeepLinear:
@@ -73,6 +77,66 @@ class GrowingDeepLinear:
         self.w = np.eye(outputs, self.layers[-1].capacity)
         self.w_buffer = np.zeros_like(self.w)
         self.theta_0 = None
+        self.h: list[np.ndarray] = []
+        self.tolerance = tolerance
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The matrices that are queried."""
+        return [*self.W, self.Z] if self.numbers.data == DATASET else self.W
+
+    @property
+    def grown(self) -> bool:
+        """Whether a space has grown so much that it should be reduced."""
+        return any(space.grown for space in self.spaces)
+
+    def reduce(self) -> dict[Space, Reduction]:
+        """Keep the directions that later fields can have, and say how they are made of the old ones."""
+        inputs, last = self.inputs, self.layers[-1]
+        reductions = self._reachable()
+        for operator in self.operators:
+            operator.reduce(reductions[operator.source], reductions[operator.target])
+        self.w, self.w_buffer = (reductions[last].apply(x) for x in (self.w, self.w_buffer))
+        self.w_star = reductions[inputs].apply(self.w_star)
+        if self.theta_0 is not None:
+            self.theta_0 = reductions[inputs].apply(self.theta_0)
+        self.h = [reductions[inputs].apply(x) for x in self.h[:1]]
+        for space, reduction in reductions.items():
+            space.reduce(reduction)
+        return reductions
+
+    def _reachable(self) -> dict[Space, Reduction]:
+        """Directions that the seeds w, w*, θ(0) and ε reach by the matrices, their buffers and what is random of them.
+
+        A vector x of V counts with the length of Λ^½x, in units of the target.
+        """
+        numbers, outputs = self.numbers, self.numbers.outputs
+        index = {space: number for number, space in enumerate(self.spaces)}
+        white = np.tile(self.root_lam / self.root_lam.max(), len(self.inputs.origins))
+        maps: list[Map] = []
+        norms = []
+        for operator in self.operators:
+            operator.carry_out()
+            weight = white if operator in self.W[:1] else np.ones(operator.source.dimension)
+            norms.append(_add_maps(maps, operator, index, weight))
+        seeds = [np.zeros((0, space.dimension)) for space in self.spaces]
+        target = self.w_star[:, : len(white)] * white
+        unit = np.linalg.norm(target)
+        own = [target / unit]
+        if self.theta_0 is not None:
+            own.append(self.theta_0[:, : len(white)] * white / unit)
+        seeds[index[self.inputs]] = np.vstack(own)
+        # An error of w is one of θ, and so of v.
+        reach_of_w = max(1.0, numbers.rho[0] / numbers.gamma * norms[0] / unit)
+        readouts = np.vstack([self.w, self.w_buffer])[:, : self.layers[-1].dimension]
+        seeds[index[self.layers[-1]]] = reach_of_w / np.linalg.norm(self.w) * readouts
+        seeds[index[self.examples]] = np.eye(outputs, self.examples.dimension)
+        if len(self.root_lam) > 1:
+            place = index[self.inputs]
+            maps.append((place, place, lambda x: x * white**2))
+        spaces = [ReachableSpace(_parts(x, x is self.inputs)) for x in self.spaces]
+        reach(spaces, seeds, maps, self.tolerance)
+        return {x: _reduction(x, spaces[i], x is self.inputs) for x, i in index.items()}
 
     def reserve(self) -> None:
         """Make room for one more step, in which every space gains at most two directions for each output."""
@@ -80,7 +144,7 @@ class GrowingDeepLinear:
         before = [space.capacity for space in self.spaces]
         for space in self.spaces:
             space.reserve(2 * outputs * (1 + self.layers.count(space)))
-        operators = [*self.W, self.Z] if self.numbers.data == DATASET else self.W
+        operators = self.operators
         if before != [space.capacity for space in self.spaces]:
             # While an array grows, its old copy still exists: an array and two bases for each operator.
             growing = max(op.target.capacity * op.source.capacity for op in operators)
@@ -175,6 +239,11 @@ class GrowingDeepLinear:
             vectors[f"C_g{l + 1}"] = self.g[l][:, : layer.dimension]
         return {name: x.copy() for name, x in vectors.items()}
 
+    def space_of(self, field: str) -> Space:
+        """The space of the vectors that `fields` calls so."""
+        others = {"C_v": self.inputs, "C_h0": self.inputs, "C_Delta": self.examples}
+        return others[field] if field in others else self.layers[int(field[3:]) - 1]
+
     def _per_mode(self, x: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """x with the coordinates of every mode k times factors[k]."""
         return (x.reshape(len(x), -1, len(factors)) * factors).reshape(x.shape)
@@ -183,3 +252,56 @@ class GrowingDeepLinear:
 def _each(query: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
     """The answers to the query for one vector after the other."""
     return np.array([query(x) for x in vectors])
+
+
+def _add_maps(
+    maps: list[Map], operator: Operator, index: dict[Space, int], weight: np.ndarray
+) -> float:
+    """Add the maps of an operator of vectors x·weight: A, A^⊤, the same of B, and both K; returns the norm of A."""
+    source, target = index[operator.source], index[operator.target]
+    A = operator.A[: operator.target.dimension, : operator.source.dimension] * weight
+    norm = _norm(A)
+    matrices = [A / norm]
+    if operator.B is not None:
+        matrices.append(operator.B[: len(A), : len(weight)] * weight / norm)
+    for M in matrices:
+        maps.append((source, target, lambda x, M=M: x @ M.T))
+        maps.append((target, source, lambda x, M=M: x @ M))
+    maps.append((source, source, lambda x: operator.asked.remaining(x * weight) * weight))
+    maps.append((target, target, operator.answered.remaining))
+    return norm
+
+
+def _norm(A: np.ndarray) -> float:
+    """About the largest singular value, by power iteration; at least 1e-300."""
+    x = np.ones(A.shape[1])
+    for _ in range(POWERS):
+        x = A.T @ (A @ (x / max(np.linalg.norm(x), 1e-300)))
+    return max(float(np.sqrt(np.linalg.norm(x))), 1e-300)
+
+
+def _groups(space: Space, apart: bool) -> list[np.ndarray]:
+    """The numbers of the directions, together or by their origin."""
+    origins = np.asarray(space.origins)
+    if not apart:
+        return [np.arange(len(origins))]
+    return [np.flatnonzero(origins == origin) for origin in np.unique(origins)]
+
+
+def _parts(space: Space, apart: bool) -> list[np.ndarray]:
+    """The coordinates of each group of directions and each mode."""
+    modes = space.modes
+    return [group * modes + k for group in _groups(space, apart) for k in range(modes)]
+
+
+def _reduction(space: Space, found: ReachableSpace, apart: bool) -> Reduction:
+    """The reduction to the directions found in the parts of a space."""
+    modes, blocks, origins = space.modes, [], []
+    for number, group in enumerate(_groups(space, apart)):
+        directions = found.directions[number * modes : (number + 1) * modes]
+        block = np.zeros((modes, len(space.origins), max(len(x) for x in directions)))
+        for k, rows in enumerate(directions):
+            block[k, group, : len(rows)] = rows.T
+        blocks.append(block)
+        origins += [space.origins[group[0]]] * block.shape[2]
+    return Reduction(np.concatenate(blocks, axis=2), origins)

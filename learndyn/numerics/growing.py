@@ -19,6 +19,8 @@ from learndyn.numerics.lower import compiled, row_times, times_column
 
 ROOM = 64
 """Number of directions by which a capacity grows."""
+ROUNDING = float(np.finfo(float).eps)
+"""Relative rounding of a number."""
 
 
 @compiled
@@ -51,12 +53,12 @@ def _project_out(Q: np.ndarray, count: int, lengths: np.ndarray, r: np.ndarray) 
 
 @compiled
 def _extend(
-    Q: np.ndarray, count: int, lengths: np.ndarray, dimension: int, tolerance: float, x: np.ndarray
+    Q: np.ndarray, count: int, lengths: np.ndarray, dimension: int, shortest: float, x: np.ndarray
 ) -> bool:
-    """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
+    """Make the part of x outside the span of Q, normalised, its next row; False if it is not longer than `shortest`."""
     r = x[:dimension].copy()
     _project_out(Q, count, lengths, r)
-    if not np.dot(r, r) > tolerance**2 * np.dot(x, x):
+    if not np.dot(r, r) > shortest**2:
         return False
     for _ in range(2):
         r /= np.sqrt(np.dot(r, r))
@@ -73,11 +75,11 @@ def _reveal(
     count: int,
     lengths: np.ndarray,
     dimension: int,
-    tolerance: float,
+    shortest: float,
     x: np.ndarray,
     k: np.ndarray,
 ) -> int:
-    """k ← Kx/√r and K ← K − kk^⊤ for K = 1 − Q^⊤Q + Q^⊤EE^⊤Q; how many rows Q has gained, or −1 if √r is negligible.
+    """k ← Kx/√r and K ← K − kk^⊤ for K = 1 − Q^⊤Q + Q^⊤EE^⊤Q; how many rows Q has gained, or −1 if √r ≤ `shortest`.
 
     With p the part of x outside the span of Q, its next row along p, and u = (E^⊤Qx, |p|)/√r: k = Q^⊤Eu, E ← E − Euu^⊤.
     """
@@ -90,14 +92,14 @@ def _reveal(
             u[j] += a * e[j]
     left = np.dot(u, u)
     new = 0
-    if _extend(Q, count, lengths, dimension, tolerance, x):
+    if _extend(Q, count, lengths, dimension, shortest, x):
         new = 1
         E[count, :columns] = 0.0
         E[:count, count] = 0.0
         E[count, count] = 1.0
         u[count] = np.dot(Q[count, :dimension], x[:dimension])
         left += u[count] ** 2
-    elif not left > tolerance**2 * np.dot(x, x):
+    elif not left > shortest**2:
         return -1
     u /= np.sqrt(left)
     k[:dimension] = 0.0
@@ -258,6 +260,7 @@ class Basis:
         self.space, self.tolerance, self.count = space, tolerance, 0
         self.rows, self.lengths = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
         self.left: np.ndarray | None = None
+        self.longest = 0.0
 
     def reserve(self, vectors: int) -> None:
         """Make room for this many new vectors."""
@@ -269,18 +272,22 @@ class Basis:
             self.left = padded(self.left, (rows, rows))
 
     def reveal(self, x: np.ndarray) -> np.ndarray | None:
-        """k = Kx/√(x^⊤Kx), after which K is K − kk^⊤; None if what is left of x is negligible."""
-        dimension = self.space.dimension
-        known = self.rows, self.count, self.lengths
+        """k = Kx/√(x^⊤Kx), after which K is K − kk^⊤; None if what is left of x is negligible.
+
+        That is less than the tolerance of its length, or than the rounding of the longest vector before.
+        """
+        length = float(np.sqrt(x @ x))
+        self.longest = max(self.longest, length)
+        shortest = max(self.tolerance * length, ROUNDING * self.longest)
+        Q, count, lengths, dimension = self.rows, self.count, self.lengths, self.space.dimension
         if self.left is None:
             # K is a projection, and k the new row.
-            if not _extend(*known, dimension, self.tolerance, x):
+            if not _extend(Q, count, lengths, dimension, shortest, x):
                 return None
             self.count += 1
-            return self.rows[self.count - 1]
+            return Q[count]
         k = np.zeros(self.space.capacity)
-        Q, count, lengths = known
-        new = _reveal(Q, self.left, count, lengths, dimension, self.tolerance, x, k)
+        new = _reveal(Q, self.left, count, lengths, dimension, shortest, x, k)
         self.count += max(new, 0)
         return k if new >= 0 else None
 
@@ -302,6 +309,9 @@ class Basis:
 
         The new Q spans the rows of QU. Its E is the triangular root of y^⊤Ky, for those rows y taken back by U.
         """
+        if not self.count:
+            self.rows, self.lengths = np.zeros((0, 0)), self.lengths[:0]
+            return
         Q = self.rows[: self.count, : self.space.dimension]
         _, size, Y = np.linalg.svd(reduction.apply(Q), full_matrices=False)
         Y = Y[size > self.tolerance]
@@ -336,6 +346,11 @@ class Operator:
         self.undriven, self.undriven_buffer = 1.0, 0.0
         self.force = self.last = None
 
+    @property
+    def known(self) -> np.ndarray:
+        """A, without spare room."""
+        return self.A[: self.target.dimension, : self.source.dimension]
+
     def reserve(self, queries: int) -> None:
         """Make room for this many queries in each direction."""
         shape = self.target.capacity, self.source.capacity
@@ -351,7 +366,7 @@ class Operator:
     def reduce(self, source: Reduction, target: Reduction) -> None:
         """A → U^⊤AU, with those of either space; must be called before the spaces themselves are reduced."""
         self.carry_out()
-        rows, columns = self.target.dimension, self.source.dimension
+        rows, columns = self.known.shape
 
         def reduced(A: np.ndarray) -> np.ndarray:
             return target.apply(source.apply(A[:rows, :columns]).T).T

@@ -175,7 +175,7 @@ class Correlations:
     """
 
     def __init__(self, outputs: int):
-        self.outputs, self.count = outputs, 0
+        self.outputs = outputs
         self.new: list[dict[str, np.ndarray]] = []
         self.vectors: dict[str, np.ndarray] = {}
         self.products: dict[str, list[np.ndarray]] = {}
@@ -184,16 +184,19 @@ class Correlations:
         """Add the vectors of a record."""
         self.new.append(fields)
 
+    def _stack(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The new vectors of a name, and all of them, in the same coordinates."""
+        new = stacked([x[name] for x in self.new], self.outputs)
+        new = new.reshape(-1, new.shape[2])
+        old = self.vectors.get(name, new[:0])
+        return new, np.vstack([padded(old, (len(old), new.shape[1])), new])
+
     def measure(self) -> None:
         """Multiply the new vectors with each other and with all before."""
         for name in self.new[0] if self.new else ():
-            new = stacked([x[name] for x in self.new], self.outputs)
-            new = new.reshape(-1, new.shape[2])
-            old = self.vectors.get(name, new[:0])
-            old = padded(old, (len(old), new.shape[1]))
-            self.vectors[name] = np.vstack([old, new])
-            self.products.setdefault(name, []).append(sums(new, self.vectors[name]))
-        self.count += len(self.new)
+            new, every = self._stack(name)
+            self.products.setdefault(name, []).append(sums(new, every))
+            self.vectors[name] = every
         self.new = []
 
     def reduce(
@@ -205,7 +208,6 @@ class Correlations:
 
     def arrays(self, numbers: LimitNumbers) -> dict[str, np.ndarray]:
         """The observables at pairs of steps."""
-        self.measure()
         single = ("C_v", "C_h0", "C_Delta") if numbers.data == DATASET else ("C_v", "C_h0")
         correlations = {name: self._whole(name) for name in single}
         for name in ("C_h", "C_g"):
@@ -214,12 +216,16 @@ class Correlations:
         return correlations
 
     def _whole(self, name: str) -> np.ndarray:
-        """C(t, c, t', c') from the products with everything before."""
-        size = self.count * self.outputs
+        """C(t, c, t', c') from the products with everything before; looking at it changes nothing."""
+        blocks = list(self.products.get(name, []))
+        if self.new:
+            blocks.append(sums(*self._stack(name)))
+        size = sum(len(block) for block in blocks)
         C, row = np.zeros((size, size)), 0
-        for block in self.products.get(name, []):
+        for block in blocks:
             end = row + len(block)
             C[row:end, :end] = block
             C[:end, row:end] = block.T
             row = end
-        return C.reshape(self.count, self.outputs, self.count, self.outputs)
+        count = size // self.outputs
+        return C.reshape(count, self.outputs, count, self.outputs)

@@ -39,6 +39,8 @@ from learndyn.problem.weight_response import Step
 TARGET, WIDTH, DATA = range(3)
 """Origins of a direction of the input space: the target w*, a weight matrix, or the data."""
 
+LOST = 1e-13
+"""Parts of the backward fields that are shorter than this are lost in rounding."""
 POWERS = 8
 """Power iterations for the norm of a matrix; it need not be accurate."""
 
@@ -78,6 +80,7 @@ class GrowingDeepLinear:
         self.w_buffer = np.zeros_like(self.w)
         self.theta_0 = None
         self.h: list[np.ndarray] = []
+        self.g_0: list[np.ndarray] = []
         self.tolerance = tolerance
 
     @property
@@ -92,51 +95,69 @@ class GrowingDeepLinear:
 
     def reduce(self) -> dict[Space, Reduction]:
         """Keep the directions that later fields can have, and say how they are made of the old ones."""
-        inputs, last = self.inputs, self.layers[-1]
+        for operator in self.operators:
+            operator.carry_out()
         reductions = self._reachable()
         for operator in self.operators:
             operator.reduce(reductions[operator.source], reductions[operator.target])
-        self.w, self.w_buffer = (reductions[last].apply(x) for x in (self.w, self.w_buffer))
-        self.w_star = reductions[inputs].apply(self.w_star)
+        last, inputs = reductions[self.layers[-1]], reductions[self.inputs]
+        self.w, self.w_buffer = last.apply(self.w), last.apply(self.w_buffer)
+        self.w_star = inputs.apply(self.w_star)
         if self.theta_0 is not None:
-            self.theta_0 = reductions[inputs].apply(self.theta_0)
-        self.h = [reductions[inputs].apply(x) for x in self.h[:1]]
+            self.theta_0 = inputs.apply(self.theta_0)
+        self.h = [inputs.apply(x) for x in self.h[:1]]
+        pairs = zip(self.g_0, self.layers, strict=True)
+        self.g_0 = [reductions[layer].apply(x) for x, layer in pairs]
         for space, reduction in reductions.items():
             space.reduce(reduction)
         return reductions
 
     def _reachable(self) -> dict[Space, Reduction]:
-        """Directions that the seeds w, w*, θ(0) and ε reach by the matrices, their buffers and what is random of them.
+        """Directions that the present vectors reach by the matrices, their buffers and what is still random of them.
 
-        A vector x of V counts with the length of Λ^½x, in units of the target.
+        The vectors are w*, v, θ(0), ε, g^ℓ(0), and (g^ℓ − g^ℓ(0))/γ_0 if the network is lazy. In V they count with the
+        length of Λ^½x, in units of the target.
         """
-        numbers, outputs = self.numbers, self.numbers.outputs
+        numbers = self.numbers
         index = {space: number for number, space in enumerate(self.spaces)}
+        place, D = index[self.inputs], self.inputs.dimension
         white = np.tile(self.root_lam / self.root_lam.max(), len(self.inputs.origins))
+        lazy = min(1.0, numbers.gamma)
         maps: list[Map] = []
-        norms = []
         for operator in self.operators:
-            operator.carry_out()
-            weight = white if operator in self.W[:1] else np.ones(operator.source.dimension)
-            norms.append(_add_maps(maps, operator, index, weight))
-        seeds = [np.zeros((0, space.dimension)) for space in self.spaces]
-        target = self.w_star[:, : len(white)] * white
-        unit = np.linalg.norm(target)
-        own = [target / unit]
-        if self.theta_0 is not None:
-            own.append(self.theta_0[:, : len(white)] * white / unit)
-        seeds[index[self.inputs]] = np.vstack(own)
-        # An error of w is one of θ, and so of v.
-        reach_of_w = max(1.0, numbers.rho[0] / numbers.gamma * norms[0] / unit)
-        readouts = np.vstack([self.w, self.w_buffer])[:, : self.layers[-1].dimension]
-        seeds[index[self.layers[-1]]] = reach_of_w / np.linalg.norm(self.w) * readouts
-        seeds[index[self.examples]] = np.eye(outputs, self.examples.dimension)
+            weight = white if operator is self.W[0] else np.ones(operator.source.dimension)
+            maps += _maps(operator, index, weight, lazy)
         if len(self.root_lam) > 1:
-            place = index[self.inputs]
             maps.append((place, place, lambda x: x * white**2))
+        seeds: list[list[np.ndarray]] = [[] for _ in self.spaces]
+        g = self._known_backward()
+        for layer, start, now in zip(self.layers, self.g_0, g[1:], strict=True):
+            start = padded(start, now.shape)
+            change = now - (now @ np.linalg.pinv(start)) @ start
+            size = np.linalg.norm(now)
+            seeds[index[layer]] += [start / np.linalg.norm(start), change / (size * lazy)]
+        buffer = self.w_buffer[:, : self.layers[-1].dimension]
+        seeds[index[self.layers[-1]]].append(buffer / (np.linalg.norm(self.w) * lazy))
+        target, v = self.w_star[:, :D] * white, g[0] * white
+        unit = np.linalg.norm(target)
+        seeds[place] += [target / unit, v / max(unit, np.linalg.norm(v))]
+        if self.theta_0 is not None and self.theta_0.any():
+            theta_0 = self.theta_0[:, :D] * white
+            seeds[place].append(theta_0 / np.linalg.norm(theta_0))
+        seeds[index[self.examples]].append(np.eye(numbers.outputs, self.examples.dimension))
         spaces = [ReachableSpace(_parts(x, x is self.inputs)) for x in self.spaces]
-        reach(spaces, seeds, maps, self.tolerance)
+        reach(spaces, [np.vstack(x) for x in seeds], maps, max(self.tolerance, LOST / lazy))
         return {x: _reduction(x, spaces[i], x is self.inputs) for x, i in index.items()}
+
+    def _known_backward(self) -> list[np.ndarray]:
+        """v and g^ℓ, ℓ = 1 … L, as far as they are known without asking."""
+        numbers = self.numbers
+        g = [self.w[:, : self.layers[-1].dimension]]
+        for l in range(numbers.depth - 1, 0, -1):
+            g.insert(0, self._through(g[0], numbers.rho[l] * (g[0] @ self.W[l].known)))
+        theta = numbers.rho[0] / numbers.gamma * (g[0] @ self.W[0].known)
+        v = self.w_star[:, : theta.shape[1]] - theta
+        return [v if self.theta_0 is None else v + self.theta_0[:, : theta.shape[1]], *g]
 
     def reserve(self) -> None:
         """Make room for one more step, in which every space gains at most two directions for each output."""
@@ -178,6 +199,8 @@ class GrowingDeepLinear:
             if self.theta_0 is None:
                 self.theta_0 = theta
             self.v += self.theta_0
+        if not self.g_0:
+            self.g_0 = list(self.g)
 
     def errors(self) -> None:
         """Λ^½v, its Gram matrix C_v(t,t) and, for a dataset, Δ."""
@@ -254,22 +277,24 @@ def _each(query: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray) -> np.
     return np.array([query(x) for x in vectors])
 
 
-def _add_maps(
-    maps: list[Map], operator: Operator, index: dict[Space, int], weight: np.ndarray
-) -> float:
-    """Add the maps of an operator of vectors x·weight: A, A^⊤, the same of B, and both K; returns the norm of A."""
+def _maps(
+    operator: Operator, index: dict[Space, int], weight: np.ndarray, lazy: float
+) -> list[Map]:
+    """The maps of an operator of vectors x·weight: A and A^⊤ of norm one, the same of B/`lazy`, and both K."""
     source, target = index[operator.source], index[operator.target]
-    A = operator.A[: operator.target.dimension, : operator.source.dimension] * weight
+    A = operator.known * weight
     norm = _norm(A)
     matrices = [A / norm]
     if operator.B is not None:
-        matrices.append(operator.B[: len(A), : len(weight)] * weight / norm)
+        matrices.append(operator.B[: len(A), : len(weight)] * (weight / (norm * lazy)))
+    maps: list[Map] = []
     for M in matrices:
         maps.append((source, target, lambda x, M=M: x @ M.T))
         maps.append((target, source, lambda x, M=M: x @ M))
     maps.append((source, source, lambda x: operator.asked.remaining(x * weight) * weight))
-    maps.append((target, target, operator.answered.remaining))
-    return norm
+    if operator.fresh.any():
+        maps.append((target, target, operator.answered.remaining))
+    return maps
 
 
 def _norm(A: np.ndarray) -> float:

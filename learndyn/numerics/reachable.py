@@ -41,7 +41,9 @@ class ReachableSpace:
         long = lengths[:, None] * new
         for number, part in enumerate(self.parts):
             known = self.directions[number]
-            more = _new_directions(known, long[:, part], tolerance)[0] if len(self.parts) > 1 else new
+            more = (
+                _new_directions(known, long[:, part], tolerance)[0] if len(self.parts) > 1 else new
+            )
             self.directions[number] = np.vstack([known, more])
         return long
 

@@ -199,9 +199,7 @@ class Correlations:
             self.vectors[name] = every
         self.new = []
 
-    def reduce(
-        self, reductions: dict[Space, Reduction], space_of: Callable[[str], Space]
-    ) -> None:
+    def reduce(self, reductions: dict[Space, Reduction], space_of: Callable[[str], Space]) -> None:
         """Take the vectors, all of them measured, over into the new directions of their spaces."""
         for name, x in self.vectors.items():
             self.vectors[name] = reductions[space_of(name)].apply(x)

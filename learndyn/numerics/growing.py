@@ -320,7 +320,7 @@ class Basis:
         root = [y - known @ Q]
         if self.left is not None:
             root.append(known @ self.left[: self.count, : self.count])
-        E = np.linalg.qr(np.hstack(root).T, mode="r").T
+        E = np.asarray(np.linalg.qr(np.hstack(root).T, mode="r")).T
         self.count = len(Y)
         self.rows, self.left = Y, E
         self.lengths = np.full(self.count, Y.shape[1])

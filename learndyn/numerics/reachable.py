@@ -11,6 +11,7 @@ Parts shorter than the tolerance are dropped. With maps of norm one or less, it 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -56,7 +57,8 @@ def _new_directions(
     rest = rest[np.einsum("bn,bn->b", rest, rest) > tolerance**2]
     if not rest.size:
         return known[:0], np.zeros(0)
-    q, r, _ = scipy.linalg.qr(rest.T, mode="economic", pivoting=True, check_finite=False)
+    factors: Any = scipy.linalg.qr(rest.T, mode="economic", pivoting=True, check_finite=False)
+    q, r, _ = factors
     lengths = np.linalg.norm(r, axis=1)
     long = lengths > tolerance
     # The shortest ones have lost digits to the known rows.

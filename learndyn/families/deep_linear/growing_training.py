@@ -168,8 +168,8 @@ def _losses(scalars: np.ndarray, numbers: LimitNumbers) -> dict[str, np.ndarray]
 class Correlations:
     """Inner products of the vectors recorded so far.
 
-    They are measured before directions are given up, and the vectors go on in the new directions: what these lose has no
-    product with anything later.
+    They are measured before directions are given up, and the vectors go on in the new directions: what they lose there
+    has no product with anything later.
 
     - `outputs`: the number of vectors of one name in a record
     """

@@ -45,7 +45,7 @@ from learndyn.problem.weight_response import impulse_response
 ROWS_WORK = 1.5e9
 """Up to this much work the row recursion takes seconds; it is then preferred, because it also gives the responses."""
 POOR_WORK = 2e10
-"""The same on a stream for lazy centred or residual networks, whose innovation basis loses digits or is large."""
+"""The same on a stream if the innovation basis loses digits or is large: lazy, residual, or with a spectrum."""
 MANY_STEPS, MOST_STEPS, FEW_JUMPS = 5000, 50_000, 50
 """Beyond so many steps panels are used: the first number if few steps are recorded, because panels are more accurate at
 their ends than between; and unless the learning rate jumps often, because every jump ends a panel."""
@@ -381,7 +381,8 @@ def automatic(problem: Problem, record: Record) -> Method:
     lazy = numbers.centered and numbers.gamma < SMALL_RICHNESS
     work_of_rows = work(numbers, int(record.last))
     # Skip connections join all layers in one large space.
-    poor_basis = lazy or numbers.branch is not None
-    # Many steps on a stream can be had in no other way.
-    most = ROWS_WORK if not poor_basis else POOR_WORK if numbers.data == STREAM else math.inf
+    most = math.inf if lazy or numbers.branch is not None else ROWS_WORK
+    if numbers.data == STREAM and (most > ROWS_WORK or len(numbers.lam) > 1):
+        # Every mode has its own noise. But there is no other way to go far.
+        most = POOR_WORK
     return Rows() if work_of_rows <= most else Innovation()

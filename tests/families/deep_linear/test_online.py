@@ -96,15 +96,6 @@ def test_a_thousand_steps_are_within_the_stated_accuracy_of_rows(name, steps):
         assert_within_the_stated_accuracy(ld.solve(problem, method, save_at=at), exact)
 
 
-def test_datasets_are_reduced_too():
-    problem = problems.deep_linear(ratio=1.2, noise=0.5, rate=0.01, richness=1.0, steps=400)
-    at = states(400)
-    exact = ld.solve(problem, ld.Rows(), save_at=at)
-    found = ld.solve(problem, ROUGH, save_at=at)
-    assert_within_the_stated_accuracy(found, exact)
-    np.testing.assert_allclose(found["C_Delta"], exact["C_Delta"], atol=1e-6)
-
-
 def lazy_errors(steps: int, rate: float, depth: int) -> np.ndarray:
     """C of the lazy limit, C ← [(1 − e)² + e²/α_B] C + e²σ²/α_B with α_B = 0.8, σ = 0.5, e = η(L + 1)."""
     e, C = rate * (depth + 1), np.ones(steps + 1)

@@ -63,6 +63,30 @@ def cost(what: str, asked: ld.Problem, end: float) -> None:
     print(f"  {what}: {peak:.0f} MiB")
 
 
+def online() -> None:
+    """Online SGD, L = 2, γ_0 = 1, ν = 0.6, α_B = 0.5, σ = 0.5: the innovation basis against rows, and beyond them."""
+
+    def asked(steps: int) -> ld.Problem:
+        data = ld.Stream(ld.LinearMap(), batch_ratio=0.5, noise=0.5)
+        return ld.Problem(ld.DeepLinear(2, 0.6), data, ld.GradientDescent(0.01, steps=steps))
+
+    last = [0, 2000]
+    exact = ld.solve(asked(2000), ld.Rows(), save_at=last)
+    rows = best(lambda: ld.solve(asked(2000), ld.Rows(), save_at=last), 1)
+    for tolerance in (1e-6, 1e-10):
+        method = ld.Innovation(tolerance=tolerance)
+        found = ld.solve(asked(2000), method, save_at=last)
+        seconds = best(lambda method=method: ld.solve(asked(2000), method, save_at=last), 1)
+        error = abs(float(found["test_loss"][-1] / exact["test_loss"][-1]) - 1)
+        what = f"online, T = 2000, {found.evidence['basis']} directions (error {error:.0e})"
+        row(what, seconds, "rows", rows)
+    for steps in (10_000, 100_000):
+        start = time.process_time()
+        found = ld.solve(asked(steps), save_at=[0, steps])
+        seconds, basis = time.process_time() - start, found.evidence["basis"]
+        print(f"  online, T = {steps}: {basis} directions, {seconds:.2g} s of CPU")
+
+
 def spectra() -> None:
     """A power law of 40 modes, L = 2, to t = 1e6: fewer examples than modes, as many, and more."""
     task = ld.LinearMap(ld.PowerLaw(1.5, 1.2, 40))
@@ -160,4 +184,5 @@ def run() -> None:
             against_the_others(steps)
         cost("gradient flow to 1e6", problem(end=1e6, rate=1.0), 1e6)
         cost("gradient descent of 1e6 steps", problem(10**6), 1e6)
+        online()
         spectra()

@@ -3,7 +3,14 @@
 Applied to a vector orthogonal to all earlier ones, a Gaussian matrix of infinite size gives a direction never seen
 before. An `Operator` holds what its queries have revealed: an array that gains a row or a column with each new
 direction. Arrays keep spare room, in whole blocks of the four rows that the compiled products take at a time.
+
+What is still random of a matrix is a Gaussian F with ⟨Fx·Fx'⟩ = x^⊤Kx'. At first K = 1. A query x reveals the row
+k = Kx/√r, r = x^⊤Kx, and leaves K − kk^⊤: without anything else, K projects out what was asked. So spaces can also
+shrink: with the orthonormal columns U of a `Reduction`, A → U^⊤AU and K → U^⊤KU, exactly if no later vector has a part
+outside U.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +19,8 @@ from learndyn.numerics.lower import compiled, row_times, times_column
 
 ROOM = 64
 """Number of directions by which a capacity grows."""
+ROUNDING = float(np.finfo(float).eps)
+"""Relative rounding of a number."""
 
 
 @compiled
@@ -44,12 +53,12 @@ def _project_out(Q: np.ndarray, count: int, lengths: np.ndarray, r: np.ndarray) 
 
 @compiled
 def _extend(
-    Q: np.ndarray, count: int, lengths: np.ndarray, dimension: int, tolerance: float, x: np.ndarray
+    Q: np.ndarray, count: int, lengths: np.ndarray, dimension: int, shortest: float, x: np.ndarray
 ) -> bool:
-    """Make the part of x outside the span of Q, normalised, its next row; False if it is shorter than tolerance·|x|."""
+    """Make the part of x outside the span of Q, normalised, its next row; False if it is not longer than `shortest`."""
     r = x[:dimension].copy()
     _project_out(Q, count, lengths, r)
-    if not np.dot(r, r) > tolerance**2 * np.dot(x, x):
+    if not np.dot(r, r) > shortest**2:
         return False
     for _ in range(2):
         r /= np.sqrt(np.dot(r, r))
@@ -57,6 +66,53 @@ def _extend(
     r /= np.sqrt(np.dot(r, r))
     Q[count, :dimension], lengths[count] = r, dimension
     return True
+
+
+@compiled
+def _reveal(
+    Q: np.ndarray,
+    E: np.ndarray,
+    count: int,
+    lengths: np.ndarray,
+    dimension: int,
+    shortest: float,
+    x: np.ndarray,
+    k: np.ndarray,
+) -> int:
+    """k ← Kx/√r and K ← K − kk^⊤ for K = 1 − Q^⊤Q + Q^⊤EE^⊤Q; how many rows Q has gained, or −1 if √r ≤ `shortest`.
+
+    With p the part of x outside the span of Q, its next row along p, and u = (E^⊤Qx, |p|)/√r: k = Q^⊤Eu, E ← E − Euu^⊤.
+    """
+    columns = count + 1
+    u = np.zeros(columns)
+    for i in range(count):
+        a = np.dot(Q[i, : lengths[i]], x[: lengths[i]])
+        e = E[i]
+        for j in range(columns):
+            u[j] += a * e[j]
+    left = np.dot(u, u)
+    new = 0
+    if _extend(Q, count, lengths, dimension, shortest, x):
+        new = 1
+        E[count, :columns] = 0.0
+        E[:count, count] = 0.0
+        E[count, count] = 1.0
+        u[count] = np.dot(Q[count, :dimension], x[:dimension])
+        left += u[count] ** 2
+    elif not left > shortest**2:
+        return -1
+    u /= np.sqrt(left)
+    k[:dimension] = 0.0
+    for i in range(count + new):
+        e, q = E[i], Q[i]
+        c = 0.0
+        for j in range(columns):
+            c += e[j] * u[j]
+        for j in range(columns):
+            e[j] -= c * u[j]
+        for j in range(lengths[i]):
+            k[j] += c * q[j]
+    return new
 
 
 @compiled
@@ -131,6 +187,28 @@ def padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return larger
 
 
+class Reduction(NamedTuple):
+    """Orthonormal combinations of the directions of a space, for every mode of its own.
+
+    - `columns`: U_k (modes × directions × fewer directions); a mode that needs fewer of them has columns of zeros
+    - `origins`: where the new directions came from
+    """
+
+    columns: np.ndarray
+    origins: list[int]
+
+    def apply(self, vectors: np.ndarray) -> np.ndarray:
+        """U^⊤x for every row x, which may end with zeros or without them."""
+        count, (modes, old, new) = len(vectors), self.columns.shape
+        old = min(old, vectors.shape[1] // modes)
+        x = vectors[:, : old * modes].reshape(count, old, modes).transpose(2, 0, 1)
+        return (x @ self.columns[:, :old]).transpose(1, 2, 0).reshape(count, new * modes)
+
+    def undo(self, vectors: np.ndarray) -> np.ndarray:
+        """Ux for every row x, the vector in the old directions."""
+        return Reduction(self.columns.transpose(0, 2, 1), []).apply(vectors)
+
+
 class Space:
     """A growing space: `dimension` coordinates in use out of `capacity`, `modes` of them for each direction.
 
@@ -142,6 +220,7 @@ class Space:
         self.modes = modes
         self.capacity = 0
         self.origins: list[int] = []
+        self.largest = self.reduced = 0
 
     @property
     def dimension(self) -> int:
@@ -156,31 +235,95 @@ class Space:
     def add(self, origin: int) -> slice:
         """Add a direction; returns the positions of its coordinates."""
         self.origins.append(origin)
+        self.largest = max(self.largest, self.dimension)
         return slice(self.dimension - self.modes, self.dimension)
+
+    @property
+    def grown(self) -> bool:
+        """Whether the space has more than twice as many directions as after its last reduction."""
+        return len(self.origins) > 2 * (self.reduced + ROOM)
+
+    def reduce(self, reduction: Reduction) -> None:
+        """Keep the directions of the reduction only."""
+        self.origins, self.capacity = list(reduction.origins), 0
+        self.reduced = len(self.origins)
+        self.reserve(0)
 
 
 class Basis:
-    """Orthonormal vectors of a space, as rows."""
+    """What is still random along the vectors of a space, K = 1 − Q^⊤Q + Q^⊤EE^⊤Q with orthonormal rows Q.
+
+    Until the space is reduced, E = 0: nothing is left of what was asked.
+    """
 
     def __init__(self, space: Space, tolerance: float):
         self.space, self.tolerance, self.count = space, tolerance, 0
         self.rows, self.lengths = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
+        self.left: np.ndarray | None = None
+        self.longest = 0.0
 
     def reserve(self, vectors: int) -> None:
         """Make room for this many new vectors."""
-        rows = len(self.rows)
-        while self.count + vectors > rows:
-            rows += ROOM
+        rows = max(len(self.rows), self.count + vectors)
+        rows += -rows % ROOM
         self.rows = padded(self.rows, (rows, self.space.capacity))
         self.lengths = padded(self.lengths, (rows,))
+        if self.left is not None:
+            self.left = padded(self.left, (rows, rows))
 
-    def extend(self, x: np.ndarray) -> np.ndarray | None:
-        """The unit vector along the part of x outside the span, now in the basis; None if that part is negligible."""
-        dimension = self.space.dimension
-        if not _extend(self.rows, self.count, self.lengths, dimension, self.tolerance, x):
-            return None
-        self.count += 1
-        return self.rows[self.count - 1]
+    def reveal(self, x: np.ndarray) -> np.ndarray | None:
+        """k = Kx/√(x^⊤Kx), after which K is K − kk^⊤; None if what is left of x is negligible.
+
+        That is less than the tolerance of its length, or than the rounding of the longest vector before.
+        """
+        length = float(np.sqrt(x @ x))
+        self.longest = max(self.longest, length)
+        shortest = max(self.tolerance * length, ROUNDING * self.longest)
+        Q, count, lengths, dimension = self.rows, self.count, self.lengths, self.space.dimension
+        if self.left is None:
+            # K is a projection, and k the new row.
+            if not _extend(Q, count, lengths, dimension, shortest, x):
+                return None
+            self.count += 1
+            return Q[count]
+        k = np.zeros(self.space.capacity)
+        new = _reveal(Q, self.left, count, lengths, dimension, shortest, x, k)
+        self.count += max(new, 0)
+        return k if new >= 0 else None
+
+    def remaining(self, vectors: np.ndarray) -> np.ndarray:
+        """Kx for every row x."""
+        Q = self.rows[: self.count, : self.space.dimension]
+        known = vectors @ Q.T
+        return vectors - (known - self._rest(known)) @ Q
+
+    def _rest(self, rows: np.ndarray) -> np.ndarray:
+        """EE^⊤x for every row x."""
+        if self.left is None:
+            return np.zeros_like(rows)
+        E = self.left[: self.count, : self.count]
+        return rows @ E @ E.T
+
+    def reduce(self, reduction: Reduction) -> None:
+        """K → U^⊤KU; must be called before the space itself is reduced.
+
+        The new Q spans the rows of QU. Its E is the triangular root of y^⊤Ky, for those rows y taken back by U.
+        """
+        if not self.count:
+            self.rows, self.lengths = np.zeros((0, 0)), self.lengths[:0]
+            return
+        Q = self.rows[: self.count, : self.space.dimension]
+        _, size, Y = np.linalg.svd(reduction.apply(Q), full_matrices=False)
+        Y = Y[size > self.tolerance]
+        y = reduction.undo(Y)
+        known = y @ Q.T
+        root = [y - known @ Q]
+        if self.left is not None:
+            root.append(known @ self.left[: self.count, : self.count])
+        E = np.asarray(np.linalg.qr(np.hstack(root).T, mode="r")).T
+        self.count = len(Y)
+        self.rows, self.left = Y, E
+        self.lengths = np.full(self.count, Y.shape[1])
 
 
 class Operator:
@@ -203,6 +346,11 @@ class Operator:
         self.undriven, self.undriven_buffer = 1.0, 0.0
         self.force = self.last = None
 
+    @property
+    def known(self) -> np.ndarray:
+        """A, without spare room."""
+        return self.A[: self.target.dimension, : self.source.dimension]
+
     def reserve(self, queries: int) -> None:
         """Make room for this many queries in each direction."""
         shape = self.target.capacity, self.source.capacity
@@ -214,6 +362,21 @@ class Operator:
             step, G, H = self.force
             G, H = padded(G, (len(G), shape[0])), padded(H, (len(H), shape[1]))
             self.force = step, G, H
+
+    def reduce(self, source: Reduction, target: Reduction) -> None:
+        """A → U^⊤AU, with those of either space; must be called before the spaces themselves are reduced."""
+        self.carry_out()
+        rows, columns = self.known.shape
+
+        def reduced(A: np.ndarray) -> np.ndarray:
+            return target.apply(source.apply(A[:rows, :columns]).T).T
+
+        self.A = reduced(self.A)
+        self.B = None if self.B is None else reduced(self.B)
+        if self.last is not None:
+            self.last = target.apply(self.last[0]), source.apply(self.last[1])
+        self.asked.reduce(source)
+        self.answered.reduce(target)
 
     def step(self, step: LinearStep, G: np.ndarray, H: np.ndarray) -> None:
         """A step of A under the force Σ_c G_c H_c^⊤, already multiplied by its rate in the momentum buffer B.
@@ -233,7 +396,7 @@ class Operator:
         """A x; must not be called between `step` and `adjoint`."""
         y = np.zeros(self.target.capacity)
         _image(self.A, self.target.dimension, self.source.dimension, x, y)
-        q = self.asked.extend(x)
+        q = self.asked.reveal(x)
         if q is not None:
             new = self.target.add(self.origin)
             self.A[new] = self.undriven * q
@@ -242,23 +405,33 @@ class Operator:
             y[new] = self.undriven * (q @ x)
         return y
 
-    def adjoint(self, y: np.ndarray) -> np.ndarray:
-        """A^⊤y."""
+    def carry_out(self) -> None:
+        """Make the step that is due."""
+        if self.force is not None:
+            self._carry_out(np.zeros(self.target.capacity))
+
+    def _carry_out(self, y: np.ndarray) -> np.ndarray:
+        """A^⊤y, after the step that is due."""
         x = np.zeros(self.source.capacity)
         rows, columns = self.target.dimension, self.source.dimension
         if self.force is None:
             _adjoint_image(self.A, rows, columns, y, x)
+            return x
+        step, G, H = self.force
+        if self.B is None:
+            _step_adjoint(self.A, rows, columns, step.keep, G, H, y, x)
         else:
-            step, G, H = self.force
-            if self.B is None:
-                _step_adjoint(self.A, rows, columns, step.keep, G, H, y, x)
-            else:
-                keep, beta, outer = (float(n) for n in (step.keep, step.momentum, step.outer))
-                decay = float(step.inner * step.inner_decay)
-                A, B = self.A, self.B
-                _momentum_step_adjoint(A, B, rows, columns, keep, beta, decay, outer, G, H, y, x)
-            self.force, self.last = None, (G, H)
-        p = self.answered.extend(y) if self.fresh.any() else None
+            keep, beta, outer = (float(n) for n in (step.keep, step.momentum, step.outer))
+            decay = float(step.inner * step.inner_decay)
+            A, B = self.A, self.B
+            _momentum_step_adjoint(A, B, rows, columns, keep, beta, decay, outer, G, H, y, x)
+        self.force, self.last = None, (G, H)
+        return x
+
+    def adjoint(self, y: np.ndarray) -> np.ndarray:
+        """A^⊤y."""
+        x = self._carry_out(y)
+        p = self.answered.reveal(y) if self.fresh.any() else None
         if p is not None:
             new = self.source.add(self.origin)
             self.A[:, new] = self.undriven * np.outer(p, self.fresh)

@@ -1,6 +1,6 @@
 """The growing network of the innovation basis on its way through training, and the observables read off it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from learndyn.families.deep_linear.observables import (
     part_left,
     tangent_kernel,
 )
-from learndyn.numerics.gram import gram, stacked
+from learndyn.numerics.gram import stacked
+from learndyn.numerics.growing import Reduction, Space, padded
+from learndyn.numerics.products import sums
 from learndyn.numerics.stability import edge_of_stability
 from learndyn.problem.problem import Problem
 from learndyn.problem.weight_response import PerStepRule
@@ -41,7 +43,7 @@ class GrowingTraining(Progressing):
         self.network = GrowingDeepLinear(numbers, tolerance)
         self.rule = PerStepRule.of(problem.training)
         self.scalars: list[list[float]] = []
-        self.fields: list[dict[str, np.ndarray]] = []
+        self.correlations = Correlations(numbers.outputs)
         self.powers: list[float] = []
         self.successive: list[float] = []
         self.modes: list[tuple[np.ndarray, np.ndarray]] = []
@@ -52,6 +54,9 @@ class GrowingTraining(Progressing):
     def _compute_fields(self) -> None:
         """Compute the fields of the present step; raises `Diverged`."""
         network, numbers = self.network, self.numbers
+        if network.grown:
+            self.correlations.measure()
+            self.correlations.reduce(network.reduce(), network.space_of)
         before = network.h[0] if self.now > 0 else None
         network.reserve()
         network.backward()
@@ -84,7 +89,7 @@ class GrowingTraining(Progressing):
                 except Diverged:
                     return number
                 self.scalars.append(self._present_scalars())
-                self.fields.append(self.network.fields())
+                self.correlations.add(self.network.fields())
                 self.modes.append(self.network.by_modes())
                 self.recorded.append(self.now)
         return len(states)
@@ -102,24 +107,25 @@ class GrowingTraining(Progressing):
                 report(self.now)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return self._arrays(self.scalars, self.fields, self.modes, self.recorded)
+        return self._arrays(self.scalars, self.correlations, self.modes, self.recorded)
 
     def observe(self) -> dict[str, np.ndarray]:
-        network = self.network
+        network, correlations = self.network, Correlations(self.numbers.outputs)
+        correlations.add(network.fields())
         return self._arrays(
-            [self._present_scalars()], [network.fields()], [network.by_modes()], [self.now]
+            [self._present_scalars()], correlations, [network.by_modes()], [self.now]
         )
 
     def _arrays(
         self,
         scalars: list[list[float]],
-        fields: list[dict[str, np.ndarray]],
+        correlations: "Correlations",
         modes: list[tuple[np.ndarray, np.ndarray]],
         states: list[int],
     ) -> dict[str, np.ndarray]:
         numbers = self.numbers
-        arrays = _losses(np.reshape(scalars, (-1, 7)), numbers) | _correlations(fields, numbers)
-        same = np.arange(len(fields))
+        arrays = _losses(np.reshape(scalars, (-1, 7)), numbers) | correlations.arrays(numbers)
+        same = np.arange(len(states))
         equal_steps = np.moveaxis(arrays["C_g"][:, same, :, same], 0, 1)
         arrays["kernel"] = tangent_kernel(equal_steps, np.array(self.undriven)[states], numbers)
         if numbers.shows_modes:
@@ -134,7 +140,7 @@ class GrowingTraining(Progressing):
     def evidence(self) -> dict[str, Any]:
         """The evidence of all methods, the dimension of the largest space, and the tolerance."""
         edge = edge_of_stability(self.powers, self.successive) if self.powers else None
-        basis = max(space.dimension for space in self.network.spaces)
+        basis = max(space.largest for space in self.network.spaces)
         evidence = common_evidence(self.problem, "innovation", self.numbers, edge)
         return evidence | {"basis": basis, "tolerance": self.tolerance}
 
@@ -159,16 +165,65 @@ def _losses(scalars: np.ndarray, numbers: LimitNumbers) -> dict[str, np.ndarray]
     return losses if numbers.data == POPULATION else losses | {"train_loss": train_loss}
 
 
-def _correlations(
-    fields: list[dict[str, np.ndarray]], numbers: LimitNumbers
-) -> dict[str, np.ndarray]:
-    """The observables at pairs of steps: Gram matrices of the recorded vectors."""
+class Correlations:
+    """Inner products of the vectors recorded so far.
 
-    def products(name: str) -> np.ndarray:
-        return gram(stacked([x[name] for x in fields], numbers.outputs))
+    They are measured before directions are given up, and the vectors go on in the new directions: what they lose there
+    has no product with anything later.
 
-    single = ("C_v", "C_h0", "C_Delta") if numbers.data == DATASET else ("C_v", "C_h0")
-    correlations = {name: products(name) for name in single}
-    for name in ("C_h", "C_g"):
-        correlations[name] = np.array([products(f"{name}{l}") for l in range(1, numbers.depth + 1)])
-    return correlations
+    - `outputs`: the number of vectors of one name in a record
+    """
+
+    def __init__(self, outputs: int):
+        self.outputs = outputs
+        self.new: list[dict[str, np.ndarray]] = []
+        self.vectors: dict[str, np.ndarray] = {}
+        self.products: dict[str, list[np.ndarray]] = {}
+
+    def add(self, fields: dict[str, np.ndarray]) -> None:
+        """Add the vectors of a record."""
+        self.new.append(fields)
+
+    def _stack(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The new vectors of a name, and all of them, in the same coordinates."""
+        new = stacked([x[name] for x in self.new], self.outputs)
+        new = new.reshape(-1, new.shape[2])
+        old = self.vectors.get(name, new[:0])
+        return new, np.vstack([padded(old, (len(old), new.shape[1])), new])
+
+    def measure(self) -> None:
+        """Multiply the new vectors with each other and with all before."""
+        for name in self.new[0] if self.new else ():
+            new, every = self._stack(name)
+            self.products.setdefault(name, []).append(sums(new, every))
+            self.vectors[name] = every
+        self.new = []
+
+    def reduce(self, reductions: dict[Space, Reduction], space_of: Callable[[str], Space]) -> None:
+        """Take the vectors, all of them measured, over into the new directions of their spaces."""
+        for name, x in self.vectors.items():
+            self.vectors[name] = reductions[space_of(name)].apply(x)
+
+    def arrays(self, numbers: LimitNumbers) -> dict[str, np.ndarray]:
+        """The observables at pairs of steps."""
+        single = ("C_v", "C_h0", "C_Delta") if numbers.data == DATASET else ("C_v", "C_h0")
+        correlations = {name: self._whole(name) for name in single}
+        for name in ("C_h", "C_g"):
+            layers = range(1, numbers.depth + 1)
+            correlations[name] = np.array([self._whole(f"{name}{l}") for l in layers])
+        return correlations
+
+    def _whole(self, name: str) -> np.ndarray:
+        """C(t, c, t', c') from the products with everything before; looking at it changes nothing."""
+        blocks = list(self.products.get(name, []))
+        if self.new:
+            blocks.append(sums(*self._stack(name)))
+        size = sum(len(block) for block in blocks)
+        C, row = np.zeros((size, size)), 0
+        for block in blocks:
+            end = row + len(block)
+            C[row:end, :end] = block
+            C[:end, row:end] = block.T
+            row = end
+        count = size // self.outputs
+        return C.reshape(count, self.outputs, count, self.outputs)

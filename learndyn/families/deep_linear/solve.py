@@ -17,6 +17,7 @@ from learndyn.core.record import Record
 from learndyn.errors import NotConverged, NoTheory, ProblemError
 from learndyn.families.deep_linear.differentiable_losses import differentiable_losses
 from learndyn.families.deep_linear.equations.feedforward import memory as memory_of_rows
+from learndyn.families.deep_linear.equations.innovation import LOST
 from learndyn.families.deep_linear.growing_training import GrowingTraining
 from learndyn.families.deep_linear.limit_numbers import (
     POPULATION,
@@ -44,6 +45,8 @@ from learndyn.problem.weight_response import impulse_response
 
 ROWS_WORK = 1.5e9
 """Up to this much work the row recursion takes seconds; it is then preferred, because it also gives the responses."""
+POOR_WORK = 2e10
+"""The same on a stream if the innovation basis loses digits or is large: lazy, residual, or with a spectrum."""
 MANY_STEPS, MOST_STEPS, FEW_JUMPS = 5000, 50_000, 50
 """Beyond so many steps panels are used: the first number if few steps are recorded, because panels are more accurate at
 their ends than between; and unless the learning rate jumps often, because every jump ends a panel."""
@@ -206,7 +209,7 @@ class Rows(DeepLinearMethod):
 
 
 class Innovation(DeepLinearMethod):
-    """The innovation basis: losses and correlations of long runs, without responses.
+    """The innovation basis: losses and correlations of long runs, without responses; for a stream, of 10⁵ steps.
 
     - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many.
       Default: 64.
@@ -221,8 +224,7 @@ class Innovation(DeepLinearMethod):
         training = GrowingTraining(problem, numbers, self.tolerance)
         reached = training.advance(record.at, of_states(report, record.last))
         evidence = training.evidence()
-        # Measured against the row recursion: 0.02 tolerances in smooth runs, up to 40 at the edge of stability.
-        relative = self.tolerance * (1.0 if evidence["edge_of_stability"] is None else 40.0)
+        relative = self._relative_error(numbers, evidence["edge_of_stability"] is not None)
         labels = training.labels()
         curves = Curves(TABLE, record, training.arrays(), reached, labels=labels, evidence=evidence)
         accuracy = {
@@ -230,6 +232,17 @@ class Innovation(DeepLinearMethod):
             for name, x in curves.arrays.items()
         }
         return curves.told(accuracy=accuracy)
+
+    def _relative_error(self, numbers: LimitNumbers, edge: bool) -> float:
+        """The error in units of the largest value, a multiple of the tolerance and of rounding.
+
+        Measured against the row recursion: 0.1 tolerances, 5 with a spectrum, and up to 40 at the edge of stability.
+        Subtracting the initial function of a centred network costs 5ε/γ_0².
+        """
+        lazy = min(1.0, numbers.gamma)
+        multiple = 40.0 if edge else 10.0 if len(numbers.lam) > 1 else 1.0
+        rounding = 5 * np.finfo(float).eps / lazy**2 if numbers.centered else 0.0
+        return multiple * max(self.tolerance, LOST / lazy) + rounding
 
     def start(self, problem: Problem, seed: int = 0) -> Progressing:
         self.check(problem)
@@ -369,8 +382,10 @@ def automatic(problem: Problem, record: Record) -> Method:
     if infinite:
         return LayerNodes()
     lazy = numbers.centered and numbers.gamma < SMALL_RICHNESS
-    quick = work(numbers, int(record.last)) <= ROWS_WORK
-    # With fresh noise at every step the innovation basis cannot be compressed, and skip connections join all layers in
-    # one large space.
-    poor_basis = numbers.data == STREAM or numbers.branch is not None
-    return Rows() if lazy or quick or poor_basis else Innovation()
+    work_of_rows = work(numbers, int(record.last))
+    # Skip connections join all layers in one large space.
+    most = math.inf if lazy or numbers.branch is not None else ROWS_WORK
+    if numbers.data == STREAM and (most > ROWS_WORK or len(numbers.lam) > 1):
+        # Every mode has its own noise. But there is no other way to go far.
+        most = POOR_WORK
+    return Rows() if work_of_rows <= most else Innovation()

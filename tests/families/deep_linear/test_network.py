@@ -269,7 +269,10 @@ def test_undriven_noise_is_remembered_by_the_buffer_of_the_coupled_rule():
             3000,
             ld.Rows(),
         ),
-        (ld.Stream(ld.LinearMap(), batch_ratio=2.0), {}, 3000, ld.Rows()),
+        (ld.Stream(ld.LinearMap(), batch_ratio=2.0), {}, 30, ld.Rows()),
+        (ld.Stream(ld.LinearMap(), batch_ratio=2.0), {}, 100_000, ld.Innovation()),
+        (ld.Stream(ld.LinearMap(), batch_ratio=2.0), {"skip": 0.5}, 1000, ld.Rows()),
+        (ld.Stream(ld.LinearMap(), batch_ratio=2.0), {"skip": 0.5}, 3000, ld.Innovation()),
         (ld.Dataset(ld.LinearMap(), ratio=2.0), {"skip": 0.5}, 3000, ld.Rows()),
         (
             ld.Dataset(ld.LinearMap(), ratio=2.0),
@@ -278,7 +281,17 @@ def test_undriven_noise_is_remembered_by_the_buffer_of_the_coupled_rule():
             ld.LayerNodes(),
         ),
     ],
-    ids=["short", "long", "lazy", "stream", "residual", "infinite depth"],
+    ids=[
+        "short",
+        "long",
+        "lazy",
+        "stream",
+        "long stream",
+        "residual stream",
+        "long residual stream",
+        "residual",
+        "infinite depth",
+    ],
 )
 def test_method_is_chosen_by_the_length_of_the_training_and_what_suits_it(
     data, network, steps, method

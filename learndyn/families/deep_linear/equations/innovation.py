@@ -21,8 +21,15 @@ and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. A row or col
 decayed by d(t) = Π (1 − ηλ).
 
 Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its
-length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory; n ≤ 2(T + 1) + 1 for each output and, in V, mode,
-and much less where training is smooth.
+length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory.
+
+On a stream, n would grow by two for each step, output and, in V, mode. But later vectors see of the past only what the present ones
+reach by the matrices: of the noise ξ(s) of all steps s before t, combinations that are smooth in s. So a space that has
+doubled is reduced to the directions x, M x, M M'x, … that are longer than `tolerance`, with x the vectors w*, v, θ(0),
+g^ℓ and with M the matrices 𝒲, their buffers B and what is still random of them, K (`numerics/growing.py`,
+`numerics/reachable.py`), all scaled to norm one. Target, width and data keep directions of their own, and so do modes.
+The error of losses is of order tolerance², that of products of vectors at different times of order tolerance. n is then
+some hundred. On a dataset or the population n grows slowly by itself if training is smooth, and spaces are not reduced.
 """
 
 from collections.abc import Callable
@@ -32,11 +39,17 @@ import numpy as np
 from learndyn.families.deep_linear.limit_numbers import DATASET, STREAM, LimitNumbers
 from learndyn.memory import require_memory
 from learndyn.numerics.covariance import covariance_root
-from learndyn.numerics.growing import Operator, Space, padded
+from learndyn.numerics.growing import Operator, Reduction, Space, padded
+from learndyn.numerics.reachable import Map, ReachableSpace, reach
 from learndyn.problem.weight_response import Step
 
 TARGET, WIDTH, DATA = range(3)
 """Origins of a direction of the input space: the target w*, a weight matrix, or the data."""
+
+LOST = 1e-13
+"""Parts of the backward fields that are shorter than this are lost in rounding."""
+POWERS = 8
+"""Power iterations for the norm of a matrix; it need not be accurate."""
 
 
 class GrowingDeepLinear:
@@ -73,6 +86,88 @@ class GrowingDeepLinear:
         self.w = np.eye(outputs, self.layers[-1].capacity)
         self.w_buffer = np.zeros_like(self.w)
         self.theta_0 = None
+        self.h: list[np.ndarray] = []
+        self.g_0: list[np.ndarray] = []
+        self.tolerance = tolerance
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The matrices that are queried."""
+        return [*self.W, self.Z] if self.numbers.data == DATASET else self.W
+
+    @property
+    def grown(self) -> bool:
+        """Whether a space has grown so much that it should be reduced.
+
+        Without fresh noise spaces grow slowly, and hardly a direction could be given up.
+        """
+        return self.numbers.data == STREAM and any(space.grown for space in self.spaces)
+
+    def reduce(self) -> dict[Space, Reduction]:
+        """Keep the directions that later fields can have, and say how they are made of the old ones."""
+        for operator in self.operators:
+            operator.carry_out()
+        reductions = self._reachable()
+        for operator in self.operators:
+            operator.reduce(reductions[operator.source], reductions[operator.target])
+        last, inputs = reductions[self.layers[-1]], reductions[self.inputs]
+        self.w, self.w_buffer = last.apply(self.w), last.apply(self.w_buffer)
+        self.w_star = inputs.apply(self.w_star)
+        if self.theta_0 is not None:
+            self.theta_0 = inputs.apply(self.theta_0)
+        self.h = [inputs.apply(x) for x in self.h[:1]]
+        pairs = zip(self.g_0, self.layers, strict=True)
+        self.g_0 = [reductions[layer].apply(x) for x, layer in pairs]
+        for space, reduction in reductions.items():
+            space.reduce(reduction)
+        return reductions
+
+    def _reachable(self) -> dict[Space, Reduction]:
+        """Directions that the present vectors reach by the matrices, their buffers and what is still random of them.
+
+        The vectors are w*, v, θ(0), ε, g^ℓ(0), and (g^ℓ − g^ℓ(0))/γ_0 if the network is lazy. In V they count with the
+        length of Λ^½x, in units of the target.
+        """
+        numbers = self.numbers
+        index = {space: number for number, space in enumerate(self.spaces)}
+        place, D = index[self.inputs], self.inputs.dimension
+        white = np.tile(self.root_lam / self.root_lam.max(), len(self.inputs.origins))
+        lazy = min(1.0, numbers.gamma)
+        maps: list[Map] = []
+        for operator in self.operators:
+            weight = white if operator is self.W[0] else np.ones(operator.source.dimension)
+            maps += _maps(operator, index, weight, lazy)
+        if len(self.root_lam) > 1:
+            maps.append((place, place, lambda x: x * white**2))
+        seeds: list[list[np.ndarray]] = [[] for _ in self.spaces]
+        g = self._known_backward()
+        for layer, start, now in zip(self.layers, self.g_0, g[1:], strict=True):
+            start = padded(start, now.shape)
+            change = now - (now @ np.linalg.pinv(start)) @ start
+            size = np.linalg.norm(now)
+            seeds[index[layer]] += [start / np.linalg.norm(start), change / (size * lazy)]
+        buffer = self.w_buffer[:, : self.layers[-1].dimension]
+        seeds[index[self.layers[-1]]].append(buffer / (np.linalg.norm(self.w) * lazy))
+        target, v = self.w_star[:, :D] * white, g[0] * white
+        unit = np.linalg.norm(target)
+        seeds[place] += [target / unit, v / max(unit, np.linalg.norm(v))]
+        if self.theta_0 is not None and self.theta_0.any():
+            theta_0 = self.theta_0[:, :D] * white
+            seeds[place].append(theta_0 / np.linalg.norm(theta_0))
+        seeds[index[self.examples]].append(np.eye(numbers.outputs, self.examples.dimension))
+        spaces = [ReachableSpace(_parts(x, x is self.inputs)) for x in self.spaces]
+        reach(spaces, [np.vstack(x) for x in seeds], maps, max(self.tolerance, LOST / lazy))
+        return {x: _reduction(x, spaces[i], x is self.inputs) for x, i in index.items()}
+
+    def _known_backward(self) -> list[np.ndarray]:
+        """v and g^ℓ, ℓ = 1 … L, as far as they are known without asking."""
+        numbers = self.numbers
+        g = [self.w[:, : self.layers[-1].dimension]]
+        for l in range(numbers.depth - 1, 0, -1):
+            g.insert(0, self._through(g[0], numbers.rho[l] * (g[0] @ self.W[l].known)))
+        theta = numbers.rho[0] / numbers.gamma * (g[0] @ self.W[0].known)
+        v = self.w_star[:, : theta.shape[1]] - theta
+        return [v if self.theta_0 is None else v + self.theta_0[:, : theta.shape[1]], *g]
 
     def reserve(self) -> None:
         """Make room for one more step, in which every space gains at most two directions for each output."""
@@ -80,7 +175,7 @@ class GrowingDeepLinear:
         before = [space.capacity for space in self.spaces]
         for space in self.spaces:
             space.reserve(2 * outputs * (1 + self.layers.count(space)))
-        operators = [*self.W, self.Z] if self.numbers.data == DATASET else self.W
+        operators = self.operators
         if before != [space.capacity for space in self.spaces]:
             # While an array grows, its old copy still exists: an array and two bases for each operator.
             growing = max(op.target.capacity * op.source.capacity for op in operators)
@@ -114,6 +209,8 @@ class GrowingDeepLinear:
             if self.theta_0 is None:
                 self.theta_0 = theta
             self.v += self.theta_0
+        if not self.g_0:
+            self.g_0 = list(self.g)
 
     def errors(self) -> None:
         """Λ^½v, its Gram matrix C_v(t,t) and, for a dataset, Δ."""
@@ -175,6 +272,11 @@ class GrowingDeepLinear:
             vectors[f"C_g{l + 1}"] = self.g[l][:, : layer.dimension]
         return {name: x.copy() for name, x in vectors.items()}
 
+    def space_of(self, field: str) -> Space:
+        """The space of the vectors that `fields` calls so."""
+        others = {"C_v": self.inputs, "C_h0": self.inputs, "C_Delta": self.examples}
+        return others[field] if field in others else self.layers[int(field[3:]) - 1]
+
     def _per_mode(self, x: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """x with the coordinates of every mode k times factors[k]."""
         return (x.reshape(len(x), -1, len(factors)) * factors).reshape(x.shape)
@@ -183,3 +285,58 @@ class GrowingDeepLinear:
 def _each(query: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
     """The answers to the query for one vector after the other."""
     return np.array([query(x) for x in vectors])
+
+
+def _maps(
+    operator: Operator, index: dict[Space, int], weight: np.ndarray, lazy: float
+) -> list[Map]:
+    """The maps of an operator of vectors x·weight: A and A^⊤ of norm one, the same of B/`lazy`, and both K."""
+    source, target = index[operator.source], index[operator.target]
+    A = operator.known * weight
+    norm = _norm(A)
+    matrices = [A / norm]
+    if operator.B is not None:
+        matrices.append(operator.B[: len(A), : len(weight)] * (weight / (norm * lazy)))
+    maps: list[Map] = []
+    for M in matrices:
+        maps.append((source, target, lambda x, M=M: x @ M.T))
+        maps.append((target, source, lambda x, M=M: x @ M))
+    maps.append((source, source, lambda x: operator.asked.remaining(x * weight) * weight))
+    if operator.fresh.any():
+        maps.append((target, target, operator.answered.remaining))
+    return maps
+
+
+def _norm(A: np.ndarray) -> float:
+    """About the largest singular value, by power iteration; at least 1e-300."""
+    x = np.ones(A.shape[1])
+    for _ in range(POWERS):
+        x = A.T @ (A @ (x / max(np.linalg.norm(x), 1e-300)))
+    return max(float(np.sqrt(np.linalg.norm(x))), 1e-300)
+
+
+def _groups(space: Space, apart: bool) -> list[np.ndarray]:
+    """The numbers of the directions, together or by their origin."""
+    origins = np.asarray(space.origins)
+    if not apart:
+        return [np.arange(len(origins))]
+    return [np.flatnonzero(origins == origin) for origin in np.unique(origins)]
+
+
+def _parts(space: Space, apart: bool) -> list[np.ndarray]:
+    """The coordinates of each group of directions and each mode."""
+    modes = space.modes
+    return [group * modes + k for group in _groups(space, apart) for k in range(modes)]
+
+
+def _reduction(space: Space, found: ReachableSpace, apart: bool) -> Reduction:
+    """The reduction to the directions found in the parts of a space."""
+    modes, blocks, origins = space.modes, [], []
+    for number, group in enumerate(_groups(space, apart)):
+        directions = found.directions[number * modes : (number + 1) * modes]
+        block = np.zeros((modes, len(space.origins), max(len(x) for x in directions)))
+        for k, rows in enumerate(directions):
+            block[k, group, : len(rows)] = rows.T
+        blocks.append(block)
+        origins += [space.origins[group[0]]] * block.shape[2]
+    return Reduction(np.concatenate(blocks, axis=2), origins)

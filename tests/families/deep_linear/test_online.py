@@ -1,0 +1,178 @@
+"""Online SGD of many steps in the innovation basis, whose spaces are reduced on the way, against rows and limits."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import learndyn as ld
+from tests import problems
+
+ROUGH = ld.Innovation(tolerance=1e-6)
+"""At this tolerance rounding plays no part."""
+POWER_LAW = ld.PowerLaw(1.5, 1.2, 8)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "one layer": {"depth": 1, "width": 1.0, "richness": 1.0, "rate": 0.05},
+    "narrow, small batches, centred": {
+        "width": 0.3,
+        "richness": 2.0,
+        "batch_ratio": 0.1,
+        "centered": True,
+        "rate": 0.01,
+    },
+    "lazy": {"richness": 0.05, "centered": True},
+    "very lazy": {"richness": 1e-3, "centered": True},
+    "infinitely wide": {"width": np.inf, "depth": 3, "centered": True, "rate": 0.02},
+    "no noise": {"depth": 3, "noise": 0.0, "batch_ratio": 2.0, "rate": 0.02},
+    "unequal widths, large batches": {"width": [0.5, 1.4], "batch_ratio": 5.0, "rate": 0.03},
+    "momentum, decay, schedule": {
+        "rate": ld.ExponentialDecay(0.03, 0.005),
+        "momentum": 0.8,
+        "weight_decay": 0.3,
+        "outputs": 2,
+        "width": 0.5,
+    },
+    "coupled rule, lazy": {
+        "rate": 0.02,
+        "momentum": 0.7,
+        "weight_decay": 0.3,
+        "momentum_rule": "coupled",
+        "richness": 0.1,
+        "centered": True,
+    },
+    "residual": {"depth": 3, "skip": 0.7, "rate": 0.02},
+    "spectrum": {"spectrum": POWER_LAW, "width": 50, "batch": 20, "depth": 1, "rate": 0.1},
+    "spectrum, centred": {
+        "spectrum": POWER_LAW,
+        "width": 50,
+        "batch": 20,
+        "rate": 0.1,
+        "centered": True,
+    },
+}
+
+
+def online(steps: int, **properties) -> ld.Problem:
+    usual = {"supply": "stream", "noise": 0.5}
+    if "spectrum" not in properties:
+        usual |= {"batch_ratio": 1.0}
+    return problems.deep_linear(**usual | properties, steps=steps)
+
+
+def states(steps: int) -> np.ndarray:
+    return np.unique(np.linspace(0, steps, 14).astype(int))
+
+
+def assert_within_the_stated_accuracy(found: ld.Solution, exact: ld.Solution) -> None:
+    for name, accuracy in found.evidence["accuracy"].items():
+        difference = np.abs(found[name].values - exact[name].values).max()
+        # Both have rounding, some 10⁻¹³ of the largest value.
+        rounding = 1e-12 * np.abs(exact[name].values).max()
+        assert difference <= accuracy + rounding, (name, difference, accuracy)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_reduced_spaces_are_within_the_stated_accuracy_of_rows(name):
+    problem, at = online(220, **SETTINGS[name]), states(220)
+    exact = ld.solve(problem, ld.Rows(), save_at=at)
+    found = ld.solve(problem, ROUGH, save_at=at)
+    assert_within_the_stated_accuracy(found, exact)
+    # Without reductions a space has a direction or two for each step, mode and output.
+    assert found.evidence["basis"] < 2 * 220 * problem.network.outputs * (
+        len(POWER_LAW.arrays()[0]) if "spectrum" in SETTINGS[name] else 1
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [1000, 2000])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_thousand_steps_are_within_the_stated_accuracy_of_rows(name, steps):
+    if steps == 2000 and name not in ("one layer", "narrow, small batches, centred", "lazy"):
+        pytest.skip("rows of 2000 steps are dear")
+    problem, at = online(steps, **SETTINGS[name]), states(steps)
+    exact = ld.solve(problem, ld.Rows(), save_at=at)
+    for method in (ld.Innovation(), ROUGH):
+        assert_within_the_stated_accuracy(ld.solve(problem, method, save_at=at), exact)
+
+
+def lazy_errors(steps: int, rate: float, depth: int) -> np.ndarray:
+    """C of the lazy limit, C ← [(1 − e)² + e²/α_B] C + e²σ²/α_B with α_B = 0.8, σ = 0.5, e = η(L + 1)."""
+    e, C = rate * (depth + 1), np.ones(steps + 1)
+    for t in range(steps):
+        C[t + 1] = ((1 - e) ** 2 + e**2 / 0.8) * C[t] + e**2 * 0.25 / 0.8
+    return C
+
+
+@pytest.mark.parametrize(
+    ("depth", "steps"), [(2, 1000), pytest.param(2, 100_000, marks=pytest.mark.slow)]
+)
+def test_the_lazy_limit_is_a_map_of_one_number(depth, steps):
+    """The kernel of a network of richness γ_0 moves by γ_0² for each step, also by noise alone: 10⁻⁹ here."""
+    rule = {"rate": 0.1, "depth": depth, "batch_ratio": 0.8}
+    problem = online(steps, **rule, width=np.inf, richness=1e-7, centered=True)
+    at = np.unique(np.geomspace(1, steps, 20).astype(int))
+    found = ld.solve(problem, ld.Innovation(), save_at=at)
+    expected = lazy_errors(steps, 0.1, depth)[at]
+    np.testing.assert_allclose(found["test_loss"] - 0.25, expected, rtol=1e-7)
+    assert found.evidence["basis"] < 300
+
+
+def test_the_basis_does_not_grow_with_the_steps():
+    """After 500 steps of rate 0.05, training is stationary, and so is what later steps can see of it."""
+    sizes = [
+        ld.solve(online(steps, **SETTINGS["one layer"]), ROUGH, save_at=[0, steps]).evidence[
+            "basis"
+        ]
+        for steps in (500, 1500)
+    ]
+    assert sizes[1] < 1.15 * sizes[0]
+
+
+@pytest.mark.slow
+def test_the_tolerance_is_above_the_error_after_ten_thousand_steps():
+    problem, at = online(10_000, **SETTINGS["narrow, small batches, centred"]), states(10_000)
+    fine, rough = (ld.solve(problem, method, save_at=at) for method in (ld.Innovation(), ROUGH))
+    assert_within_the_stated_accuracy(rough, fine)
+    assert fine.evidence["basis"] < 1000
+
+
+def test_what_is_recorded_changes_nothing():
+    problem = online(150, depth=1, momentum=0.5, outputs=2)
+    some, every = (ld.solve(problem, ROUGH, save_at=at) for at in ([0, 60, 150], None))
+    chosen = every.data.sel(step=[0, 60, 150], step2=[0, 60, 150])
+    for name in ("test_loss", "C_v", "C_h0", "C_h", "C_g", "kernel"):
+        np.testing.assert_allclose(some[name], chosen[name], rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+@pytest.mark.parametrize("jump", [64, 65, 66])
+def test_momentum_may_be_turned_on_when_spaces_have_just_been_reduced(jump):
+    """Without momentum its buffer is the force of the last step, fresh noise included."""
+    problem = online(120, depth=1)
+    other = dataclasses.replace(problem.training, momentum=0.8)
+    finals = []
+    for method in (ld.Rows(), ROUGH):
+        run = ld.start(problem, method=method).advance(jump)
+        run.problem = ld.Problem(problem.network, problem.data, other)
+        finals.append(run.advance(120).state["test_loss"])
+    np.testing.assert_allclose(finals[1], finals[0], rtol=1e-6)
+
+
+def test_divergence_ends_a_reduced_run():
+    problem = online(4000, depth=1, rate=ld.Piecewise([300.0], [0.05, 3.0]))
+    solution = ld.solve(problem, ROUGH, save_at=[0, 200, 300, 4000])
+    assert solution.diverged_at == 4000
+    assert len(solution["test_loss"]) == 3
+
+
+@pytest.mark.slow
+def test_ten_thousand_steps_agree_with_networks():
+    """Late in training, at D = 30 and 60, sixteen networks each; level 0.01/2 (two looks)."""
+    problem = online(10_000, depth=2, width=0.8, richness=1.0, batch_ratio=0.5, rate=0.02)
+    at = [0, 100, 1000, 3000, 6000, 8000, 9000, 10_000]
+    theory = ld.solve(problem, save_at=at)
+    assert theory.evidence["method"]["kind"] == "innovation"
+    for size in (30, 60):
+        runs = ld.simulate(problem, size, 16, save_at=at)
+        comparison = ld.compare(theory, runs, level=0.01 / 2)
+        assert comparison.agrees, comparison

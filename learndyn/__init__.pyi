@@ -15,6 +15,7 @@ from learndyn.core.solution import Solution, load
 from learndyn.core.solve import solve, trace
 from learndyn.core.theory import Theory, register, theories
 from learndyn.errors import (
+    AtTheEdge,
     CannotCompare,
     FileError,
     Interrupted,
@@ -100,6 +101,7 @@ __all__ = [
     "Activation",
     "AdjointDescent",
     "Approximations",
+    "AtTheEdge",
     "BestRate",
     "CannotCompare",
     "CausalSampling",

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from learndyn.core.divergence import diverged
 from learndyn.core.panels import NODES, Course, PanelledLimit
 from learndyn.core.progressing import Report
-from learndyn.errors import NotConverged
+from learndyn.errors import AtTheEdge, NotConverged
 
 L = TypeVar("L", bound=PanelledLimit)
 EXPLICIT, MEMORIES = 40, 20
@@ -137,7 +137,7 @@ def _first_steps(limit: PanelledLimit, course: Course) -> None:
             return
     edge = limit.edge_of_stability()
     if edge is not None:
-        raise NotConverged(_at_the_edge(edge))
+        raise AtTheEdge(_at_the_edge(edge))
 
 
 def _check_stability(limit: PanelledLimit, course: Course) -> None:
@@ -145,7 +145,7 @@ def _check_stability(limit: PanelledLimit, course: Course) -> None:
     step, largest = round(limit.end), 2 * (1 + limit.momentum)
     speed = limit.sharpness() + (1 + limit.momentum) * limit.decay
     if course.rate_of_step(max(step - 1, 0)) * speed > largest:
-        raise NotConverged(_at_the_edge(step))
+        raise AtTheEdge(_at_the_edge(step))
 
 
 def _at_the_edge(step: int) -> str:

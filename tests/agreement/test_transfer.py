@@ -77,3 +77,28 @@ def test_rates_over_depth_are_those_of_a_grid():
         assert (
             abs(math.log(float(found.data["best_rate"].sel(depth=depth)) / plain)) < 1.01 * spacing
         )
+
+
+@pytest.mark.slow
+def test_the_best_rate_of_a_long_training_over_depth_is_the_best_time_of_flow():
+    """η*T = t* for T = 10⁴ steps, and what is lost by keeping η*.
+
+    Steps differ from flow by ηλ < 10⁻³. Both minima are known to the search's 1 %, and t* to its spacing squared.
+    """
+    times = np.append(0.0, np.geomspace(0.4, 1.6, 15))
+    data = ld.Dataset(ld.LinearMap(), ratio=1.2, noise=0.5)
+    depths, best = [2, 8], []
+    for depth in depths:
+        network = ld.DeepLinear(depth, 1.0, centered=True, skip=ld.ScaledSkip(1.0))
+        flow = ld.Problem(network, data, ld.GradientDescent(1.0, time=times[-1]))
+        loss = ld.solve(flow, save_at=times)["test_loss"].values[1:]
+        k = int(np.argmin(loss))
+        near = slice(k - 1, k + 2)
+        a, b, _ = np.polyfit(np.log(times[1:][near]), loss[near], 2)
+        best.append(math.exp(-b / (2 * a)))
+    first = ld.DeepLinear(depths[0], 1.0, centered=True, skip=ld.ScaledSkip(1.0))
+    long = ld.Problem(first, data, ld.GradientDescent(1e-4, steps=10_000))
+    found = ld.transfer(long, "network.depth", depths, rtol=1e-2)
+    np.testing.assert_allclose(found.data["best_rate"] * 10_000, best, rtol=0.02)
+    assert best[0] / best[1] > 1.4
+    assert 0.01 < float(found.data["lost"][1]) < 0.03

@@ -13,8 +13,7 @@ L(t, ·) of ⟨g g⟩, and v(t). From these follow w(t) and R(t, ·), with k = �
 and for every sample h = u + past + (1/γ) R(t, t) g(h), which is solved by Newton's method. R(t, t) stays bounded for
 long steps, so that a sample makes a bounded step however long that of time is, and none explodes. The responses of a
 sample are those of `traced` with M̃ = (1 − M R(t, t)/γ)^{-1} M for M. The unknowns are then new averages; their
-iteration starts from values extrapolated in log τ, is accelerated, and takes three to ten passes. The readout is
-moved by a Newton step of its own.
+iteration is accelerated, and takes three to eleven passes. The readout is moved by a Newton step of its own.
 
 The passes leave an error that hardly matters for averages, but a batch is sensitive to it: what is new in g at a node
 is small, and the passes decide in part along which sample vector it lies, hence which normals it meets. So the late
@@ -30,14 +29,14 @@ from learndyn.families.two_layer.reused.equations import ReusedSetting, labels
 from learndyn.families.two_layer.reused.traced import CHUNK, adjoint
 from learndyn.numerics.causal_factor import CausalFactor
 from learndyn.numerics.fixed_point import fixed_point
-from learndyn.numerics.multistep import ORDER, Multistep, lagrange
+from learndyn.numerics.multistep import ORDER, Multistep
 from learndyn.numerics.normals import QuasiNormals
 from learndyn.numerics.sample_matrices import inverses, products
 from learndyn.problem.activations.values import curvature_function
 
 SETTLED, STALLED = 1e-6, 1e-4
 """Passes end when nothing changes by more than this part of its largest value; `STALLED` if changes no longer fall."""
-NEWTON, NEWTON_STEPS = 1e-2, 60
+NEWTON, NEWTON_STEPS = 1e-3, 60
 """Samples are solved to this part of `SETTLED`, relative to 1 + |h|, in at most so many steps."""
 
 
@@ -87,7 +86,6 @@ class ImplicitExamples:
         # h of the last pass, with φ, φ' and φ'' there
         self._fields = [np.zeros((K, samples)) for _ in range(4)]
         self.loss, self.share, self.leading_gap = np.zeros((3, room))
-        self._times = np.zeros(room)
         self._factor = CausalFactor(room * K, samples)
         self._Y = np.empty((room, K, K, min(CHUNK, samples)))
 
@@ -104,7 +102,6 @@ class ImplicitExamples:
         if t:
             self.rule.add(time)
             self.readout_rule.add(time)
-        self._times[t] = time
         sizes = [_largest(x[:t]) for x in (self.R_h, self.R_star, self.L, self.v)]
         self._prepare(t)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -136,27 +133,14 @@ class ImplicitExamples:
             x[self.count] = 0.0
 
     def _guess(self, t: int) -> list[np.ndarray]:
-        """Extrapolated in the logarithm of time; responses along diagonals, which they follow if steps grow evenly."""
+        """The responses of the last node, moved along the diagonal; the rest as it was there."""
         K, M = self.setting.hidden, self.setting.teachers
         if t == 0:
             return [np.zeros((K, 1, K)), np.zeros((K, M)), np.zeros((K, K)), self.v[0]]
-        weights = self._extrapolation(t, 3)
-        last = slice(t - len(weights), t)
-        R_star, L, v = (
-            np.tensordot(weights, x[last], 1)
-            for x in (self.R_star, self.L[:, :, : (t + 1) * K], self.v)
-        )
-        R_h = np.zeros((K, t + 1, K))
-        for lag, weight in enumerate(self._extrapolation(t, 2)[::-1], 1):
-            row = self.R_h[t - lag, :, : t - lag + 1]
-            R_h[:, lag:] += weight * row
-            R_h[:, :lag] += weight * row[:, :1]
-        return [R_h, R_star, L, v]
-
-    def _extrapolation(self, t: int, count: int) -> Float[np.ndarray, " count"]:
-        """Weights of the nodes before t in an extrapolation from at most `count` of them."""
-        x = np.log(self._times[max(t - count, 0) : t + 1] + self._times[1])
-        return lagrange(x[:-1], x[-1:])[0]
+        row = self.R_h[t - 1, :, :t]
+        shifted = np.concatenate([row[:, :1], row], axis=1)
+        L = np.concatenate([self.L[t - 1, :, : t * K], np.zeros((K, K))], axis=1)
+        return [shifted, self.R_star[t - 1], L, self.v[t - 1]]
 
     def _prepare(self, t: int) -> None:
         """What a pass needs of the nodes before: d w(0) + Σ κF, Σ κ R_h R, and the readout likewise."""

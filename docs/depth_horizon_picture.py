@@ -25,7 +25,7 @@ from learndyn.pictures.style import (
 DEPTHS = (2, 4, 8, 16, math.inf)
 TIMES = np.geomspace(0.05, 20, 28)
 SIZE, SEEDS = 150, 12
-RICHNESS = (0.3, 1.0, 3.0)
+RICHNESS = (0.3, 1.0)
 
 
 def problem(depth: float, richness: float) -> ld.Problem:
@@ -47,7 +47,7 @@ figure, ((curves, stops),) = new_panels(1, 2)
 colours = dict(zip(DEPTHS, (*COLOURS[:4], THEORY_COLOUR), strict=True))
 depth_names, richness_names = [], []
 at = np.append(0.0, TIMES)
-for richness, colour in zip(RICHNESS, COLOURS[4:], strict=False):
+for richness, colour in zip(RICHNESS, COLOURS[4:], strict=True):
     best = []
     for depth in DEPTHS:
         asked = problem(depth, richness)

@@ -44,12 +44,12 @@ def overfitting(panel: Axes, end: float = 1e5) -> None:
     legend_of(panel, train=True, loc="center right")
 
 
-def recovery(panel: Axes, size: int = 60, seeds: int = 6, end: int = 10**6) -> None:
+def recovery(panel: Axes, size: int = 40, seeds: int = 6, end: int = 10**6) -> None:
     """Test loss of a lazy start, without and with decay, and of networks as far as 10⁴ steps."""
     steps = np.unique(np.concatenate([[0], np.geomspace(1, end, 37).astype(int)]))
     trained = np.unique(np.concatenate([[0], np.geomspace(2, 10**4, 14).astype(int)]))
     data = ld.Dataset(ld.LinearMap(), ratio=1.5, noise=1.0)
-    network = ld.DeepLinear(1, 300.0, 0.03)
+    network = ld.DeepLinear(1, 200.0, 0.04)
     for decay, colour in zip((0.0, 0.002, 0.01), COLOURS, strict=False):
         training = ld.GradientDescent(0.2, steps=end, weight_decay=decay)
         problem = ld.Problem(network, data, training)
@@ -57,7 +57,8 @@ def recovery(panel: Axes, size: int = 60, seeds: int = 6, end: int = 10**6) -> N
         label = f"λ = {decay:g}"
         draw_theory(panel, steps[1:], theory["test_loss"][1:], colour, label)
         if decay:
-            panel.axvline(1 / (0.2 * decay), ls=":", **(GUIDE | {"color": colour}))
+            look: dict[str, Any] = GUIDE | {"color": colour, "ls": ":"}
+            panel.axvline(1 / (0.2 * decay), **look)
         shorter = ld.GradientDescent(0.2, steps=10**4, weight_decay=decay)
         runs = ld.simulate(ld.Problem(network, data, shorter), size, seeds, save_at=trained)
         losses = runs["test_loss"].transpose("seed", "step").values

@@ -26,9 +26,9 @@ shortest panel relative to the time."""
 MOST_UNSOLVED, MOST_NODES = 40, 1000
 """How many panels without a solution, and how many nodes there may be; with more, no panels would be long enough."""
 AT_ENDS, WITH_FAST_MODES, LARGEST_TOLERANCE, ATTEMPTS = 25.0, 10.0, 1e-2, 4
-"""The tolerance of a panel in units of that of the result, at first: if results are wanted at ends of panels, and if fast
-modes are excited; its largest value; and how often it may be made smaller. Between nodes the error is of fourth order in
-the length of a panel, so that it is tolerance^1.5 there."""
+"""The tolerance of a panel in units of that of the result, at first: if results are wanted at ends of panels, and if
+fast modes are excited; its largest value; and how often it may be made smaller. Between nodes the error is of fourth
+order in the length of a panel, so that it is tolerance^1.5 there."""
 ESTIMATED, SOLVED = 1e-2, 1e-4
 """The precision of a panel that tells the error, and of those that stay, in units of the tolerance of a panel."""
 RESTING = 1e-4

@@ -53,12 +53,12 @@ class Panel(NamedTuple):
 
 
 class PanelledLimit(abc.ABC):
-    """A limit as far as its panels reach. `diverged` tells that training diverges in the next step, and `rested` that it
-    came to rest.
+    """A limit as far as its panels reach. `diverged` tells that training diverges in the next step.
 
     - `decay` (λ), `momentum` (β): of the weights, B ← βB + ηF, W ← (1 − ηλ) W + B.
     - `times`, `d`: of all nodes. `kappa` (κ): of all nodes, in the leading block of a larger array.
     - `velocities`: B at the start and at the ends of panels, as weights of the forces F at the nodes.
+    - `rested`: whether training came to rest.
     - `losses`: what training lowers, at the start and at the ends of panels; `summaries` likewise. `passes`: iterations
       of each panel.
 

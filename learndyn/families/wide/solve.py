@@ -63,7 +63,6 @@ from learndyn.problem.activations import Activation, Relu
 from learndyn.problem.checks import boolean, number, optional
 from learndyn.problem.part import field
 from learndyn.problem.problem import Problem
-from learndyn.problem.schedules import as_schedule
 from learndyn.problem.training import GradientDescent
 from learndyn.problem.weight_response import PerStepRule
 from learndyn.programs import Limit
@@ -88,9 +87,9 @@ SERIES_SAMPLES, SERIES_BATCHES = 8192, 8
 """Samples of a batch, and batches, of the expansion in γ_0² of one hidden layer."""
 MANY_STEPS, FEW_JUMPS = 5000, 50
 """Beyond so many steps panels are used, if few steps are recorded and the learning rate jumps less often than that."""
-NODES_OF_A_START, NODES_OF_A_DECADE, MANY_ROWS, LONG_DECAY = 40, 20, 3000, 20.0
+NODES_OF_A_START, NODES_OF_A_DECADE, MANY_ROWS = 40, 20, 3000
 """Panels take about so many nodes at first and for each decade of gradient flow; with so many rows, nodes times trained
-points, they take minutes; and beyond so many times of decay their iterations hardly converge."""
+points, they take minutes."""
 INNOVATION = 1e-10
 """The innovation basis drops a new direction below this share of a vector."""
 
@@ -650,8 +649,6 @@ def _panels_pay(problem: Problem, record: Record) -> bool:
         return record.last > MANY_STEPS and len(record) <= MOST_EDGES
     decades = np.log10(1 + FIRST_STEP * training.time / first_step(problem))
     nodes = NODES_OF_A_START + NODES_OF_A_DECADE * decades
-    rate = float(np.max(as_schedule(training.learning_rate)(np.linspace(0, training.time, 1001))))
-    forgotten = rate * training.time * training.weight_decay > LONG_DECAY
     # A time that is too long for small steps has no other method.
     hopeless = FIRST_STEP * training.time / first_step(problem) > MOST_STEPS / 8
-    return hopeless or (nodes * problem.data.trained < MANY_ROWS and not forgotten)
+    return hopeless or nodes * problem.data.trained < MANY_ROWS

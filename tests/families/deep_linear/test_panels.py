@@ -342,10 +342,7 @@ STRONG_DECAY = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        x if x == "strong" else pytest.param(x, marks=pytest.mark.slow)
-        for x in STRONG_DECAY
-    ],
+    [x if x == "strong" else pytest.param(x, marks=pytest.mark.slow) for x in STRONG_DECAY],
 )
 def test_strong_decay_is_within_the_stated_accuracy_of_its_rows(name):
     """Training comes to rest: from then on nothing is solved, and observables between nodes are those of the end."""
@@ -358,7 +355,7 @@ def test_strong_decay_is_within_the_stated_accuracy_of_its_rows(name):
     ("depth", "richness", "decay"), [(2, 1.0, 0.1), (2, 1.0, 0.02), (3, 2.0, 0.1), (2, 1.0, 0.6)]
 )
 def test_late_flow_with_decay_ends_where_the_decay_is_balanced(depth, richness, decay):
-    """Population: of the function θw*, (γ_0 θ)^{2L/(L+1)} (1 − θ) = λθ, and θ = 0 if no other root is left; (1 − θ)²."""
+    """Population, test loss (1 − θ)² with (γ_0 θ)^{2L/(L+1)} (1 − θ) = λθ; θ = 0 if no other root is left."""
     thetas = np.linspace(1.0, 1e-3, 2000)
 
     def surplus(theta):
@@ -367,8 +364,8 @@ def test_late_flow_with_decay_ends_where_the_decay_is_balanced(depth, richness, 
     above = np.flatnonzero(surplus(thetas) > 0)
     theta = 0.0
     if len(above):
-        around = thetas[above[0]], thetas[above[0] - 1]
-        theta = scipy.optimize.brentq(surplus, *around, xtol=1e-14)
+        around = (thetas[above[0]], thetas[above[0] - 1])
+        theta = scipy.optimize.root_scalar(surplus, bracket=around, xtol=1e-14).root
     asked = problem(
         POPULATION, time=1e5, rate=1.0, depth=depth, width=1.0, richness=richness, decay=decay
     )

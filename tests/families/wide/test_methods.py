@@ -38,7 +38,7 @@ LONG = 1 + round((ROWS_WORK / (2 * 3**2)) ** (1 / 3))
         (linear(bias=True, **FLOW), ld.LinearPanels),
         (linear(count=90, **FLOW), ld.LinearInnovation),
         (linear(count=90, bias=True, **FLOW), ld.LinearRows),
-        (linear(steps=None, time=1e4, weight_decay=0.1), ld.LinearInnovation),
+        (linear(steps=None, time=1e4, weight_decay=0.1), ld.LinearPanels),
         (linear(steps=None, time=1e9, weight_decay=0.1), ld.LinearPanels),
     ],
 )

@@ -230,3 +230,14 @@ def test_a_panel_that_has_no_solution_with_fewer_nodes_is_split(richness):
     # The norm of ten errors of one entry each.
     error = np.abs(along_targets(found).error - exact.error)
     assert np.max(error) <= np.sqrt(10.0) * accuracy
+
+
+def test_a_training_with_decay_comes_to_rest():
+    """At t = 60, six times 1/λ, panels agree with the innovation basis; from there on nothing changes."""
+    asked, shorter = (problem(2, time=end, rate=1.0, weight_decay=0.1) for end in (1e4, 60.0))
+    late = ld.solve(asked, save_at=[0.0, 60.0, 1e3, 1e4])
+    assert late.evidence["solver"].startswith("panels")
+    other = ld.solve(shorter, ld.LinearInnovation(), save_at=[0.0, 60.0])
+    stated = late.evidence["accuracy"]["prediction"] + other.evidence["accuracy"]["prediction"]
+    assert np.max(np.abs(late["prediction"][1] - other["prediction"][1])) <= stated < 1e-3
+    np.testing.assert_allclose(late["prediction"][3], late["prediction"][2], rtol=0, atol=stated)

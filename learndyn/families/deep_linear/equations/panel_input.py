@@ -133,9 +133,7 @@ class Input(Growing):
         share = numbers.inverse_data * numbers.omega
         same = self.same[upto]
         to_noise = numbers.noise * (same - self.along[:, upto])
-        right = self.C_b[new, upto] + _weighted(
-            share, to_noise[:, new] @ to_noise.swapaxes(1, 2)
-        )
+        right = self.C_b[new, upto] + _weighted(share, to_noise[:, new] @ to_noise.swapaxes(1, 2))
         left = -H[:, new, old]
         fed = left @ self.C_v[old, old]
         z = 1 - own.h

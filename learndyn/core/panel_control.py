@@ -244,8 +244,8 @@ def solve_in_panels(
             float(np.max(errors[name] / _scale(arrays[name]), initial=0.0)) for name in losses
         )
         if relative <= tolerance:
-            # What is left of oscillations when panels begin, in the square of a field.
-            left = course.momentum ** explicit_steps(course.momentum)
+            # What passes left, and what is left of oscillations when panels begin, in the square of a field.
+            left = SOLVED * local + course.momentum ** explicit_steps(course.momentum)
             if limit.rested:
                 left += 10 * RESTING * local
             accuracy = {

@@ -16,11 +16,13 @@ def test_queries_and_reductions_change_the_covariance_as_they_should():
     basis, K = Basis(space, 1e-10), np.zeros((0, 0))
     for fewer in (4, 5, 3):
         for _ in range(6):
-            space.reserve(1)
+            # Two directions for each query, so that something is left.
+            space.reserve(2)
+            space.add(0)
             space.add(0)
             basis.reserve(1)
             n = space.dimension
-            K = np.block([[K, np.zeros((n - 1, 1))], [np.zeros((1, n - 1)), np.ones((1, 1))]])
+            K = np.block([[K, np.zeros((n - 2, 2))], [np.zeros((2, n - 2)), np.eye(2)]])
             x = np.zeros(space.capacity)
             x[:n] = rng.standard_normal(n)
             expected = K @ x[:n] / np.sqrt(x[:n] @ K @ x[:n])

@@ -23,13 +23,14 @@ decayed by d(t) = Π (1 − ηλ).
 Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its
 length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory.
 
-On a stream, n would grow by two for each step, output and, in V, mode. But later vectors see of the past only what the present ones
-reach by the matrices: of the noise ξ(s) of all steps s before t, combinations that are smooth in s. So a space that has
-doubled is reduced to the directions x, M x, M M'x, … that are longer than `tolerance`, with x the vectors w*, v, θ(0),
-g^ℓ and with M the matrices 𝒲, their buffers B and what is still random of them, K (`numerics/growing.py`,
-`numerics/reachable.py`), all scaled to norm one. Target, width and data keep directions of their own, and so do modes.
-The error of losses is of order tolerance², that of products of vectors at different times of order tolerance. n is then
-some hundred. On a dataset or the population n grows slowly by itself if training is smooth, and spaces are not reduced.
+On a stream, n would grow by two for each step, output and, in V, mode. But later vectors see of the past only what the
+present ones reach by the matrices: of the noise ξ(s) of all steps s before t, combinations that are smooth in s. So a
+space that has doubled is reduced to the directions x, M x, M M'x, … that are longer than `tolerance`, with x the
+vectors w*, v, θ(0), g^ℓ and with M the matrices 𝒲, their buffers B and what is still random of them, K, all scaled to
+norm one (`numerics/growing.py`, `numerics/reachable.py`). Target, width and data keep directions of their own, and so
+do modes. The error of losses is of order tolerance², that of products of vectors at different times of order tolerance.
+n is then some hundred. On a dataset or the population n grows slowly by itself if training is smooth, and spaces are
+not reduced.
 """
 
 from collections.abc import Callable

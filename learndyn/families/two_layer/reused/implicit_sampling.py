@@ -46,8 +46,8 @@ LOCAL = 0.2
 """The error of a step in tolerances of the result. Steps five times as accurate change losses by no more than a
 tolerance of 0.01 and the errors of sampling (`test_smaller_steps_change_losses_within_the_tolerance`)."""
 SETTLED = 1e-3
-"""The accuracy of the averages of a node, in tolerances of the result. With extrapolated guesses of these averages, steps
-long after the losses have vanished (t = 1e4) had no solution; those of the node before serve."""
+"""The accuracy of the averages of a node, in tolerances of the result. The passes begin with those of the node before:
+from extrapolated ones, steps long after the losses have vanished (t = 1e4) had no solution."""
 RISE = 0.01
 """A training loss that rises by this part in a step, and by RISE³ of its start, is that of a wrong solution. In the
 batches looked at it fell in every step."""

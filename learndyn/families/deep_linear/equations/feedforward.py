@@ -462,15 +462,14 @@ def input_forward(
 
 
 # Each of these stands at one place of `advance_with`, and is put there before anything is compiled.
-_backward_here, _forward_here, _forward_identity_here = (
-    inlined(function.py_func) for function in (backward, forward, forward_identity)
-)
-_readout_row_here, _learnt_row_here, _decayed_row_here = (
-    inlined(function.py_func) for function in (readout_row, _learnt_row, decayed_row)
-)
-_times_mixing_here, _add_learning_here = (
-    inlined(function.py_func) for function in (_times_mixing, _add_learning)
-)
+_backward_here = inlined(backward.py_func)
+_forward_here = inlined(forward.py_func)
+_forward_identity_here = inlined(forward_identity.py_func)
+_readout_row_here = inlined(readout_row.py_func)
+_learnt_row_here = inlined(_learnt_row.py_func)
+_decayed_row_here = inlined(decayed_row.py_func)
+_times_mixing_here = inlined(_times_mixing.py_func)
+_add_learning_here = inlined(_add_learning.py_func)
 
 
 def advance(first: int, last: int, rows: RecursionRows, const: RecursionConstants) -> None:

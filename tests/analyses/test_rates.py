@@ -241,3 +241,16 @@ def test_a_rate_whose_curve_is_not_known_stops_the_search_by_name(stand_in):
     for search in (ld.best_rate, ld.largest_stable_rate):
         with pytest.raises(ld.NotConverged, match=r"learning rate 0\.05, where the solver gave up"):
             search(problem(supply="population", steps=2))
+
+
+def test_a_training_that_a_theory_cannot_follow_at_the_edge_of_stability_is_unstable(monkeypatch):
+    asked_for, edge = problems.deep_linear(steps=10), 0.04
+
+    def up_to_the_edge(asked, **options):
+        if asked.training.learning_rate > edge:
+            raise ld.AtTheEdge("training is at the edge of stability")
+        return ld.solve(asked, **options)
+
+    monkeypatch.setattr("learndyn.analyses.rates.solve", up_to_the_edge)
+    assert edge / 1.001 <= ld.largest_stable_rate(asked_for) <= edge
+    assert ld.best_rate(asked_for).rate <= edge

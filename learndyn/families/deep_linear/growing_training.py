@@ -32,18 +32,21 @@ class GrowingTraining(Progressing):
 
     - `problem`: the problem
     - `numbers`: its limit numbers
-    - `tolerance`: the relative length below which a new direction is dropped
+    - `tolerance`: the relative length below which a new direction is dropped; times γ_0 if γ_0 < 1
+    - `strength`: the length of the sources that fields get at recorded steps, for their responses; 0 for none
     """
 
     now: int = 0
     changeable = RULE
 
-    def __init__(self, problem: Problem, numbers: LimitNumbers, tolerance: float):
+    def __init__(
+        self, problem: Problem, numbers: LimitNumbers, tolerance: float, strength: float = 0.0
+    ):
         self.problem, self.numbers, self.tolerance = problem, numbers, tolerance
-        self.network = GrowingDeepLinear(numbers, tolerance)
+        self.network = GrowingDeepLinear(numbers, tolerance, strength)
         self.rule = PerStepRule.of(problem.training)
         self.scalars: list[list[float]] = []
-        self.correlations = Correlations(numbers.outputs)
+        self.correlations = Correlations()
         self.powers: list[float] = []
         self.successive: list[float] = []
         self.modes: list[tuple[np.ndarray, np.ndarray]] = []
@@ -89,19 +92,21 @@ class GrowingTraining(Progressing):
                 except Diverged:
                     return number
                 self.scalars.append(self._present_scalars())
-                self.correlations.add(self.network.fields())
+                self.correlations.add(self.network.fields() | self.network.responding())
                 self.modes.append(self.network.by_modes())
                 self.recorded.append(self.now)
         return len(states)
 
     def _move(self, until: float, report: Report) -> None:
         if self.scale is None:
+            self.network.sourced = until == 0
             self._compute_fields()
             report(self.now)
         while self.now < until:
             self.network.step(self.rule.at(self.now))
             self.undriven.append(self.network.W[0].undriven)
             self.now += 1
+            self.network.sourced = self.now == until
             self._compute_fields()
             if self.now % REPORT_EVERY == 0:
                 report(self.now)
@@ -110,7 +115,7 @@ class GrowingTraining(Progressing):
         return self._arrays(self.scalars, self.correlations, self.modes, self.recorded)
 
     def observe(self) -> dict[str, np.ndarray]:
-        network, correlations = self.network, Correlations(self.numbers.outputs)
+        network, correlations = self.network, Correlations()
         correlations.add(network.fields())
         return self._arrays(
             [self._present_scalars()], correlations, [network.by_modes()], [self.now]
@@ -133,6 +138,20 @@ class GrowingTraining(Progressing):
             arrays["mode_loss"] = loss
             arrays["transfer"] = part_left(overlap, np.einsum("kcc->k", numbers.gram))
         return arrays
+
+    def responses(self) -> dict[str, np.ndarray]:
+        """The responses of later recorded steps to the sources of earlier ones."""
+        numbers, network = self.numbers, self.network
+
+        def response(name: str) -> np.ndarray:
+            return self.correlations.crossed(name) / network.length_of_source(name)
+
+        single = ("R_vu", "R_hr0", "R_Delta") if numbers.data == DATASET else ("R_vu", "R_hr0")
+        responses = {name: response(name) for name in single}
+        for name in ("R_hr", "R_gu"):
+            layers = range(1, numbers.depth + 1)
+            responses[name] = np.array([response(f"{name}{l}") for l in layers])
+        return responses
 
     def labels(self) -> dict[str, np.ndarray]:
         return axis_labels(self.numbers)
@@ -169,24 +188,23 @@ class Correlations:
     """Inner products of the vectors recorded so far.
 
     They are measured before directions are given up, and the vectors go on in the new directions: what they lose there
-    has no product with anything later.
-
-    - `outputs`: the number of vectors of one name in a record
+    has no product with anything later. Every record has as many vectors of a name.
     """
 
-    def __init__(self, outputs: int):
-        self.outputs = outputs
+    def __init__(self):
         self.new: list[dict[str, np.ndarray]] = []
         self.vectors: dict[str, np.ndarray] = {}
         self.products: dict[str, list[np.ndarray]] = {}
+        self.each: dict[str, int] = {}
 
     def add(self, fields: dict[str, np.ndarray]) -> None:
         """Add the vectors of a record."""
         self.new.append(fields)
+        self.each = {name: len(x) for name, x in fields.items()}
 
     def _stack(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The new vectors of a name, and all of them, in the same coordinates."""
-        new = stacked([x[name] for x in self.new], self.outputs)
+        new = stacked([x[name] for x in self.new], self.each[name])
         new = new.reshape(-1, new.shape[2])
         old = self.vectors.get(name, new[:0])
         return new, np.vstack([padded(old, (len(old), new.shape[1])), new])
@@ -225,5 +243,11 @@ class Correlations:
             C[row:end, :end] = block
             C[:end, row:end] = block.T
             row = end
-        count = size // self.outputs
-        return C.reshape(count, self.outputs, count, self.outputs)
+        each = self.each.get(name, 1)
+        return C.reshape(size // each, each, size // each, each)
+
+    def crossed(self, name: str) -> np.ndarray:
+        """Products (t, c, t', c') of the first half of the vectors of every record t with the second half of t'."""
+        C = self._whole(name)
+        half = C.shape[1] // 2
+        return C[:, :half, :, half:]

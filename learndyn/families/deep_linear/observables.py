@@ -137,7 +137,8 @@ def alignment(
 ) -> Float[np.ndarray, "*steps"]:
     """Cosine between the function w* − v and the target w*, from ⟨w*·v⟩, ⟨v·v⟩ and ⟨w*·w*⟩; 0 for the zero function."""
     function = target - 2 * overlap + C_vv
-    small = function <= 1e-24 * target
+    # A difference of numbers this large is known to their rounding only.
+    small = function <= 32 * np.finfo(float).eps * (target + C_vv)
     return np.where(
         small, 0.0, (target - overlap) / np.sqrt(np.where(small, 1.0, function) * target)
     )

@@ -1,8 +1,9 @@
 """The methods for deep linear networks: each solves the exact limit forward in training time."""
 
 import abc
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -209,29 +210,75 @@ class Rows(DeepLinearMethod):
 
 
 class Innovation(DeepLinearMethod):
-    """The innovation basis: losses and correlations of long runs, without responses; for a stream, of 10⁵ steps.
+    """The innovation basis: losses and correlations of long runs; for a stream, of 10⁵ steps.
 
     - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many.
       Default: 64.
-    - `tolerance`: the relative length below which a new direction is dropped. Default: 1e-10.
+    - `tolerance`: the relative length below which a new direction is dropped, times γ_0 if γ_0 < 1. Default: 1e-10.
+    - `responses`: whether to give the responses to sources at recorded steps too, at most 40, by a second solution that
+      has small sources. Default: False.
     """
 
     tolerance: float = field(number(minimum=1e-14, maximum=1e-2), default=1e-10)
+    responses: bool = field(boolean, default=False)
 
     def solve_limit(
         self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
     ) -> Curves:
+        if not self.responses:
+            return self._solve_without_sources(problem, numbers, record, report)
+        if len(record) > MOST_EDGES:
+            raise _too_many_responses("Innovation", record)
+        curves = self._solve_without_sources(
+            problem, numbers, record, lambda done: report(done / 2)
+        )
+        return self._with_responses(problem, numbers, curves, lambda done: report((1 + done) / 2))
+
+    def _solve_without_sources(
+        self, problem: Problem, numbers: LimitNumbers, record: Record, report: Report
+    ) -> Curves:
+        """Everything but the responses."""
         training = GrowingTraining(problem, numbers, self.tolerance)
         reached = training.advance(record.at, of_states(report, record.last))
         evidence = training.evidence()
         relative = self._relative_error(numbers, evidence["edge_of_stability"] is not None)
         labels = training.labels()
         curves = Curves(TABLE, record, training.arrays(), reached, labels=labels, evidence=evidence)
-        accuracy = {
-            name: relative * float(np.max(np.abs(x), initial=0.0))
-            for name, x in curves.arrays.items()
-        }
-        return curves.told(accuracy=accuracy)
+        return curves.told(accuracy=_in_units_of_the_largest(relative, curves.arrays))
+
+    def _with_responses(
+        self, problem: Problem, numbers: LimitNumbers, curves: Curves, report: Report
+    ) -> Curves:
+        """The curves and, from a solution with sources, the responses.
+
+        Their error comes from what the sources change, which shows in all correlations, and from what is dropped.
+        """
+        strength = self._tolerance(numbers) ** (1 / 3)
+        training = GrowingTraining(problem, numbers, self.tolerance, strength)
+        record, count = curves.record, curves.count
+        if training.advance(record.at[:count], of_states(report, record.last)) < count:
+            raise NotConverged(
+                f"training with sources of length {strength:.1g} diverges before step {record.at[count - 1]:g}, "
+                "without them it does not; use a smaller tolerance, or no responses"
+            )
+        responses = training.responses()
+        arrays = training.arrays() | responses
+        with_sources = Curves(TABLE, record, arrays, count, labels=curves.labels)
+        moved = max(
+            difference / max(float(np.max(np.abs(curves[name]))), 1e-300)
+            for name, difference in curves.differences(with_sources).items()
+            if name.startswith("C_")
+        )
+        relative = moved + self._tolerance(numbers) / strength
+        accuracy = curves.evidence["accuracy"] | _in_units_of_the_largest(relative, responses)
+        basis = max(curves.evidence["basis"], training.evidence()["basis"])
+        return dataclasses.replace(curves, arrays=curves.arrays | responses).told(
+            accuracy=accuracy, basis=basis, sources=strength
+        )
+
+    def _tolerance(self, numbers: LimitNumbers) -> float:
+        """The relative length below which directions are dropped or lost in rounding."""
+        return max(self.tolerance, LOST / min(1.0, numbers.gamma))
 
     def _relative_error(self, numbers: LimitNumbers, edge: bool) -> float:
         """The error in units of the largest value, a multiple of the tolerance and of rounding.
@@ -242,10 +289,13 @@ class Innovation(DeepLinearMethod):
         lazy = min(1.0, numbers.gamma)
         multiple = 40.0 if edge else 10.0 if len(numbers.lam) > 1 else 1.0
         rounding = 5 * np.finfo(float).eps / lazy**2 if numbers.centered else 0.0
-        return multiple * max(self.tolerance, LOST / lazy) + rounding
+        return multiple * self._tolerance(numbers) + rounding
 
     def start(self, problem: Problem, seed: int = 0) -> Progressing:
         self.check(problem)
+        if self.responses:
+            allowed = "must be False step by step: responses need a second solution; use solve"
+            raise ProblemError("Innovation.responses", True, allowed)
         return GrowingTraining(problem, limit_numbers(problem, self.bins), self.tolerance)
 
 
@@ -314,10 +364,7 @@ class Panels(DeepLinearMethod):
     ) -> Curves:
         """The limit at a finite depth."""
         if self.responses and len(record) > MOST_EDGES:
-            allowed = (
-                f"must be False if more than {MOST_EDGES} steps are recorded, here {len(record)}"
-            )
-            raise ProblemError("Panels.responses", True, allowed)
+            raise _too_many_responses("Panels", record)
         training = problem.training
         rule = float(training.weight_decay), float(training.momentum)
         # Products of a few rows are slower on several threads.
@@ -364,6 +411,17 @@ class LayerNodes(DeepLinearMethod):
         )
         labels = axis_labels(numbers) | {"tau": LAYER_TIMES}
         return Curves(INFINITE_TABLE, record, arrays, count, labels=labels, evidence=evidence)
+
+
+def _in_units_of_the_largest(relative: float, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The same error of all arrays, relative to the largest value of each."""
+    return {name: relative * float(np.max(np.abs(x), initial=0.0)) for name, x in arrays.items()}
+
+
+def _too_many_responses(method: str, record: Record) -> ProblemError:
+    """Why the responses of all recorded steps are not given."""
+    allowed = f"must be False if more than {MOST_EDGES} steps are recorded, here {len(record)}"
+    return ProblemError(f"{method}.responses", True, allowed)
 
 
 def automatic(problem: Problem, record: Record) -> Method:

@@ -11,6 +11,7 @@ from tests import problems
 
 ROUGH = ld.Innovation(tolerance=1e-6)
 """At this tolerance rounding plays no part."""
+RESPONSES = ld.Innovation(tolerance=1e-6, responses=True)
 POWER_LAW = ld.PowerLaw(1.5, 1.2, 8)
 SETTINGS: dict[str, dict[str, Any]] = {
     "one layer": {"depth": 1, "width": 1.0, "richness": 1.0, "rate": 0.05},
@@ -51,6 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "centered": True,
     },
 }
+DEAR = ("momentum, decay, schedule", "residual", "spectrum", "spectrum, centred")
 
 
 def online(steps: int, **properties) -> ld.Problem:
@@ -72,16 +74,81 @@ def assert_within_the_stated_accuracy(found: ld.Solution, exact: ld.Solution) ->
         assert difference <= accuracy + rounding, (name, difference, accuracy)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_reduced_spaces_are_within_the_stated_accuracy_of_rows(name):
-    problem, at = online(220, **SETTINGS[name]), states(220)
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        *((name, 120 if name in DEAR else 220) for name in SETTINGS),
+        *(pytest.param(name, 220, marks=pytest.mark.slow) for name in DEAR),
+    ],
+)
+def test_reduced_spaces_are_within_the_stated_accuracy_of_rows(name, steps):
+    problem, at = online(steps, **SETTINGS[name]), [0, 1, steps // 3, steps - 50, steps - 1, steps]
     exact = ld.solve(problem, ld.Rows(), save_at=at)
-    found = ld.solve(problem, ROUGH, save_at=at)
+    found = ld.solve(problem, RESPONSES, save_at=at)
     assert_within_the_stated_accuracy(found, exact)
-    # Without reductions a space has a direction or two for each step, mode and output.
-    assert found.evidence["basis"] < 2 * 220 * problem.network.outputs * (
-        len(POWER_LAW.arrays()[0]) if "spectrum" in SETTINGS[name] else 1
-    )
+    assert set(found.data) == set(exact.data)
+    # Without reductions a space has a direction or two for each step, output, mode, and layer in it.
+    modes = len(POWER_LAW.arrays()[0]) if "spectrum" in SETTINGS[name] else 1
+    layers = problem.network.depth if "skip" in SETTINGS[name] else 1
+    assert found.evidence["basis"] < 2 * steps * problem.network.outputs * modes * layers
+
+
+@pytest.mark.parametrize("tolerance", [1e-10, 1e-6])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"supply": "dataset", "noise": 0.5, "ratio": 1.3},
+        {"supply": "population"},
+        {"supply": "dataset", "ratio": 1.3, "richness": 0.01, "centered": True},
+        {
+            "supply": "dataset",
+            "noise": 0.5,
+            "ratio": 0.8,
+            "centered": True,
+            "outputs": 2,
+            "momentum": 0.5,
+            "weight_decay": 0.1,
+        },
+        {"supply": "dataset", "depth": 3, "skip": 0.7, "noise": 0.3, "ratio": 1.5},
+        {"supply": "dataset", "spectrum": POWER_LAW, "width": 50, "examples": 30, "rate": 0.1},
+    ],
+    ids=["dataset", "population", "lazy", "outputs", "residual", "spectrum"],
+)
+def test_responses_are_within_the_stated_accuracy_of_rows(properties, tolerance):
+    """The eight eigenvalues of the spectrum are grouped into three, so that modes have different weights."""
+    problem, at = problems.deep_linear(**properties, steps=40), [0, 1, 15, 39, 40]
+    exact = ld.solve(problem, ld.Rows(bins=3), save_at=at)
+    method = ld.Innovation(bins=3, tolerance=tolerance, responses=True)
+    found = ld.solve(problem, method, save_at=at)
+    assert_within_the_stated_accuracy(found, exact)
+    assert set(found.data) == set(exact.data)
+    # Sources of length ε change the solution by ε² = tolerance^(2/3), with factors of some tens.
+    responses = [name for name in exact.data if name.startswith("R_")]
+    assert responses
+    for name in responses:
+        largest, difference = (
+            np.abs(x.values).max() for x in (exact[name], found[name] - exact[name])
+        )
+        assert difference < 30 * tolerance ** (2 / 3) * largest, name
+        if "spectrum" not in properties:  # else the error of grouping is stated too
+            assert found.evidence["accuracy"][name] < 100 * tolerance ** (2 / 3) * largest, name
+
+
+def test_responses_that_would_cost_too_much_are_refused():
+    with pytest.raises(ld.ProblemError, match=r"Innovation\.responses.*False.*40 steps.*here 51"):
+        ld.solve(online(50), RESPONSES)
+    with pytest.raises(ld.ProblemError, match=r"Innovation\.responses.*step by step"):
+        ld.start(online(50), method=RESPONSES)
+
+
+def test_a_run_that_diverges_has_the_responses_of_the_steps_before():
+    problem = online(400, depth=1, rate=ld.Piecewise([100.0], [0.05, 3.0]))
+    found = ld.solve(problem, RESPONSES, save_at=[0, 50, 100, 400])
+    assert found.diverged_at == 400
+    exact = ld.solve(online(100, depth=1, rate=0.05), ld.Rows(), save_at=[0, 50, 100])
+    for name in ("R_vu", "R_hr", "R_gu"):
+        difference = np.abs(found[name].values - exact[name].values).max()
+        assert difference <= found.evidence["accuracy"][name], name
 
 
 @pytest.mark.slow
@@ -95,7 +162,7 @@ def test_reduced_spaces_are_within_the_stated_accuracy_of_rows(name):
 def test_a_thousand_steps_are_within_the_stated_accuracy_of_rows(name, steps):
     problem, at = online(steps, **SETTINGS[name]), states(steps)
     exact = ld.solve(problem, ld.Rows(), save_at=at)
-    for method in (ld.Innovation(), ROUGH):
+    for method in (ld.Innovation(), RESPONSES):
         assert_within_the_stated_accuracy(ld.solve(problem, method, save_at=at), exact)
 
 

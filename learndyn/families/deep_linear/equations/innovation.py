@@ -21,7 +21,7 @@ and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. A row or col
 decayed by d(t) = Π (1 − ηλ).
 
 Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its
-length. For spaces of n dimensions, O(L T n²) time and O(L n²) memory.
+length, in a lazy network below γ_0 times this fraction. For spaces of n dimensions, O(L T n²) time and O(L n²) memory.
 
 On a stream, n would grow by two for each step, output and, in V, mode. But later vectors see of the past only what the
 present ones reach by the matrices: of the noise ξ(s) of all steps s before t, combinations that are smooth in s. So a
@@ -31,6 +31,12 @@ norm one (`numerics/growing.py`, `numerics/reachable.py`). Target, width and dat
 do modes. The error of losses is of order tolerance², that of products of vectors at different times of order tolerance.
 n is then some hundred. On a dataset or the population n grows slowly by itself if training is smooth, and spaces are
 not reduced.
+
+**Responses.** At a recorded step s every field gets a source, ε times a new direction z of its space. Later fields of
+the same layer have the component ε R(t, s) along z, with R = ∂h^ℓ(t)/∂r^ℓ(s) or ∂g^ℓ(t)/∂u^ℓ(s). Sources of different
+fields, steps and outputs are orthogonal, so one solution has them all. They change it and the responses by O(ε²),
+because z and −z are alike; what is dropped counts as tolerance/ε. A source in g^ℓ changes the function by ε/γ_0, so
+in a lazy network, γ_0 < 1, it has the length εγ_0.
 """
 
 from collections.abc import Callable
@@ -57,10 +63,16 @@ class GrowingDeepLinear:
     """The infinitely large network in growing coordinates; vectors are rows, one for each output c.
 
     `backward`, `errors` and `forward` compute g, v, Δ and h of the current step, in this order; `step` then trains.
+
+    - `numbers`: the limit numbers
+    - `tolerance`: the relative length below which a new direction is dropped; times γ_0 if γ_0 < 1
+    - `strength`: ε, the length of the sources that fields get while `sourced` is true; 0 for none
     """
 
-    def __init__(self, numbers: LimitNumbers, tolerance: float):
+    def __init__(self, numbers: LimitNumbers, tolerance: float, strength: float = 0.0):
         self.numbers, outputs = numbers, numbers.outputs
+        self.strength, self.sourced = strength, False
+        self.sources: dict[str, np.ndarray] = {}
         modes = len(numbers.lam)
         self.root_lam, self.root_omega = np.sqrt(numbers.lam), np.sqrt(numbers.omega)
         self.inputs, self.examples = Space(modes), Space()
@@ -69,14 +81,16 @@ class GrowingDeepLinear:
             # Skip connections put the fields of all hidden layers into one space.
             self.layers = [self.layers[0]] * numbers.depth
         self.spaces = list({id(x): x for x in (self.inputs, self.examples, *self.layers)}.values())
+        # The function has what is dropped with a factor 1/γ_0.
+        shortest = tolerance * min(1.0, numbers.gamma)
         first = np.sqrt(numbers.inverse_width / numbers.rho[0]) * self.root_omega
-        self.W = [Operator(self.inputs, self.layers[0], first, WIDTH, tolerance)]
+        self.W = [Operator(self.inputs, self.layers[0], first, WIDTH, shortest)]
         for l in range(1, numbers.depth):
             fresh = np.array([1 / np.sqrt(numbers.rho[l])])
             source, target = self.layers[l - 1], self.layers[l]
-            self.W.append(Operator(source, target, fresh, WIDTH, tolerance))
+            self.W.append(Operator(source, target, fresh, WIDTH, shortest))
         fresh = np.sqrt(numbers.inverse_data) * self.root_omega
-        self.Z = Operator(self.inputs, self.examples, fresh, DATA, tolerance)
+        self.Z = Operator(self.inputs, self.examples, fresh, DATA, shortest)
         for space in (self.inputs, self.examples, self.layers[-1]):
             space.reserve(outputs)
             for _ in range(outputs):
@@ -171,11 +185,14 @@ class GrowingDeepLinear:
         return [v if self.theta_0 is None else v + self.theta_0[:, : theta.shape[1]], *g]
 
     def reserve(self) -> None:
-        """Make room for one more step, in which every space gains at most two directions for each output."""
+        """Make room for one more step, in which every space gains at most two directions for each output.
+
+        Sources of a recorded step are two more of every field.
+        """
         outputs = self.numbers.outputs
         before = [space.capacity for space in self.spaces]
         for space in self.spaces:
-            space.reserve(2 * outputs * (1 + self.layers.count(space)))
+            space.reserve((4 if self.strength else 2) * outputs * (1 + self.layers.count(space)))
         operators = self.operators
         if before != [space.capacity for space in self.spaces]:
             # While an array grows, its old copy still exists: an array and two bases for each operator.
@@ -196,15 +213,33 @@ class GrowingDeepLinear:
         branch = self.numbers.branch
         return image if branch is None else field + branch * image
 
+    def _with_source(self, field: np.ndarray, name: str) -> np.ndarray:
+        """The field, with a source for the response of this name if the step is recorded."""
+        if not (self.strength and self.sourced):
+            return field
+        space, outputs = self.space_of(name), self.numbers.outputs
+        modes = self.root_omega if space is self.inputs else 1.0
+        z = np.zeros((outputs, space.capacity))
+        for row in z:
+            row[space.add(WIDTH)] = modes
+        self.sources[name] = z
+        return field + self.length_of_source(name) * z
+
+    def length_of_source(self, name: str) -> float:
+        """The length of the sources for the response of this name."""
+        hidden = name.startswith("R_hr") and name != "R_hr0"
+        return self.strength * (min(1.0, self.numbers.gamma) if hidden else 1.0)
+
     def backward(self) -> None:
         """g^ℓ (`g[ℓ − 1]`) and v."""
         numbers = self.numbers
-        self.g = [self.w]
+        self.sources = {}
+        self.g = [self._with_source(self.w, f"R_hr{numbers.depth}")]
         for l in range(numbers.depth - 1, 0, -1):
-            self.g.insert(
-                0, self._through(self.g[0], numbers.rho[l] * _each(self.W[l].adjoint, self.g[0]))
-            )
+            image = numbers.rho[l] * _each(self.W[l].adjoint, self.g[0])
+            self.g.insert(0, self._with_source(self._through(self.g[0], image), f"R_hr{l}"))
         theta = numbers.rho[0] / numbers.gamma * _each(self.W[0].adjoint, self.g[0])
+        theta = self._with_source(theta, "R_hr0")
         self.v = self.w_star - theta
         if numbers.centered:
             if self.theta_0 is None:
@@ -221,6 +256,7 @@ class GrowingDeepLinear:
             self.Delta = _each(self.Z.forward, self.whitened)
             noise = range(self.numbers.outputs)
             self.Delta[noise, noise] += self.numbers.noise
+            self.Delta = self._with_source(self.Delta, "R_Delta")
 
     def forward(self) -> None:
         """h^ℓ (`h[ℓ]`), ℓ = 0 … L."""
@@ -230,10 +266,11 @@ class GrowingDeepLinear:
             covariance = self.C_v + self.numbers.noise**2 * np.eye(self.numbers.outputs)
             for column in covariance_root(self.numbers.inverse_data * covariance).T:
                 gradient[:, self.inputs.add(DATA)] += np.outer(column, self.root_omega)
-        self.h = [self._per_mode(gradient, self.root_lam)]
-        self.h.append(_each(self.W[0].forward, self.h[0]))
-        for W in self.W[1:]:
-            self.h.append(self._through(self.h[-1], _each(W.forward, self.h[-1])))
+        self.h = [self._with_source(self._per_mode(gradient, self.root_lam), "R_vu")]
+        self.h.append(self._with_source(_each(self.W[0].forward, self.h[0]), "R_gu1"))
+        for l, W in enumerate(self.W[1:], start=2):
+            h = self._through(self.h[-1], _each(W.forward, self.h[-1]))
+            self.h.append(self._with_source(h, f"R_gu{l}"))
 
     def step(self, step: Step) -> None:
         """Train with the fields of the current step."""
@@ -273,10 +310,28 @@ class GrowingDeepLinear:
             vectors[f"C_g{l + 1}"] = self.g[l][:, : layer.dimension]
         return {name: x.copy() for name, x in vectors.items()}
 
+    def responding(self) -> dict[str, np.ndarray]:
+        """For every response, the fields that show it, and below them the directions z of the sources of this step."""
+        vectors = {}
+        for name, z in self.sources.items():
+            space = self.space_of(name)
+            if name == "R_vu":
+                field = self._per_mode(self.v, self.numbers.lam)
+            elif name == "R_Delta":
+                field = self.Delta
+            else:
+                layer = int(name[4:])
+                field = self.g[layer - 1] if name.startswith("R_gu") else self.h[layer]
+            vectors[name] = np.vstack([x[:, : space.dimension] for x in (field, z)])
+        return vectors
+
     def space_of(self, field: str) -> Space:
-        """The space of the vectors that `fields` calls so."""
-        others = {"C_v": self.inputs, "C_h0": self.inputs, "C_Delta": self.examples}
-        return others[field] if field in others else self.layers[int(field[3:]) - 1]
+        """The space of the vectors that `fields` or `responding` call so."""
+        if field.endswith("Delta"):
+            return self.examples
+        if field in ("C_v", "R_vu", "C_h0", "R_hr0"):
+            return self.inputs
+        return self.layers[int(field.lstrip("CR_hgru")) - 1]
 
     def _per_mode(self, x: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """x with the coordinates of every mode k times factors[k]."""

@@ -495,6 +495,15 @@ def test_unstable_steps_are_reported_with_one_that_would_do():
     assert "learning rate of at most" in diverged.evidence["warnings"][0]
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_loss_that_overflows_at_the_start_is_said():
+    network = ld.TwoLayer("erf", [[0.3]], [[0.1]], readout=[1e300])
+    data = ld.Dataset(ld.Teacher("erf", [[1.0]]), ratio=2.0)
+    problem = ld.Problem(network, data, ld.GradientDescent(0.05, steps=3))
+    with pytest.raises(ld.NotConverged, match="overflows before training starts"):
+        ld.solve(problem)
+
+
 @pytest.mark.slow
 def test_the_drop_times_of_the_setting_that_groks():
     """γ = 3, α = 0.5, ε = 0.3: the train loss passes 0.05 near t = 8.5, the test loss near 49."""

@@ -39,6 +39,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from learndyn.core.divergence import diverged
+from learndyn.errors import NotConverged
 from learndyn.families.two_layer.reused.time_grid import Grid
 from learndyn.families.two_layer.student_teacher import OrderParameters, StudentTeacher
 from learndyn.numerics.covariance import covariance_root, whitener
@@ -169,6 +170,10 @@ class ReusedTraining:
         for t in states:
             state = self._state(inputs, w, v, y)
             loss = float(np.mean(state.Delta**2))
+            if not self.loss and not np.isfinite(loss):
+                raise NotConverged(
+                    "the train loss overflows before training starts; use smaller overlaps or readouts"
+                )
             if diverged(loss, max(self.loss[0] if self.loss else loss, 1e-300)):
                 return
             self._note(t, inputs, w_star, w, state)

@@ -1,6 +1,7 @@
 """Long trainings: panels against rows and the innovation basis, modes and implicit steps against small steps."""
 
 import dataclasses
+import resource
 import time
 import tracemalloc
 
@@ -80,11 +81,18 @@ def online() -> None:
         error = abs(float(found["test_loss"][-1] / exact["test_loss"][-1]) - 1)
         what = f"online, T = 2000, {found.evidence['basis']} directions (error {error:.0e})"
         row(what, seconds, "rows", rows)
+    states = np.concatenate([[0], np.geomspace(10, 10_000, 7).astype(int)])
+    without, responses = (ld.Innovation(tolerance=1e-6, responses=x) for x in (False, True))
+    seconds = best(lambda: ld.solve(asked(10_000), responses, save_at=states), 1)
+    what = "online, T = 10000, with responses between 8 steps"
+    row(what, seconds, "without", best(lambda: ld.solve(asked(10_000), without, save_at=states), 1))
     for steps in (10_000, 100_000):
         start = time.process_time()
         found = ld.solve(asked(steps), save_at=[0, steps])
         seconds, basis = time.process_time() - start, found.evidence["basis"]
         print(f"  online, T = {steps}: {basis} directions, {seconds:.2g} s of CPU")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    print(f"  online, at most {peak:.0f} MiB of the process, all measurements before included")
 
 
 def spectra() -> None:

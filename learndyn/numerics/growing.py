@@ -13,6 +13,7 @@ outside U.
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from learndyn.numerics.delayed import LinearStep
 from learndyn.numerics.lower import compiled, row_times, times_column
@@ -313,8 +314,9 @@ class Basis:
             self.rows, self.lengths = np.zeros((0, 0)), self.lengths[:0]
             return
         Q = self.rows[: self.count, : self.space.dimension]
-        _, size, Y = np.linalg.svd(reduction.apply(Q), full_matrices=False)
-        Y = Y[size > self.tolerance]
+        # With pivots, every row is shorter than `tolerance` outside of the span of those before.
+        factors: tuple = scipy.linalg.qr(reduction.apply(Q).T, mode="economic", pivoting=True)
+        Y = factors[0].T[np.abs(np.diagonal(factors[1])) > self.tolerance]
         y = reduction.undo(Y)
         known = y @ Q.T
         root = [y - known @ Q]

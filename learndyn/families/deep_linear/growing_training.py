@@ -32,7 +32,7 @@ class GrowingTraining(Progressing):
 
     - `problem`: the problem
     - `numbers`: its limit numbers
-    - `tolerance`: the relative length below which a new direction is dropped; times γ_0 if γ_0 < 1
+    - `tolerance`: the relative length below which a new direction is dropped; in lazy networks it is less
     - `strength`: the length of the sources that fields get at recorded steps, for their responses; 0 for none
     """
 

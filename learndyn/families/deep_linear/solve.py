@@ -209,12 +209,17 @@ class Rows(DeepLinearMethod):
         return curves
 
 
+SHOWN_BY = {"R_vu": "C_v", "R_hr0": "C_h0", "R_Delta": "C_Delta", "R_hr": "C_h", "R_gu": "C_g"}
+"""The correlation of the field that shows a response."""
+
+
 class Innovation(DeepLinearMethod):
     """The innovation basis: losses and correlations of long runs; for a stream, of 10⁵ steps.
 
     - `bins`: the largest number of input modes; a spectrum with more eigenvalues is grouped into this many.
       Default: 64.
-    - `tolerance`: the relative length below which a new direction is dropped, times γ_0 if γ_0 < 1. Default: 1e-10.
+    - `tolerance`: the relative length below which a new direction is dropped; in lazy networks it is less.
+      Default: 1e-10.
     - `responses`: whether to give the responses to sources at recorded steps too, at most 40, by a second solution that
       has small sources. Default: False.
     """
@@ -269,8 +274,13 @@ class Innovation(DeepLinearMethod):
             for name, difference in curves.differences(with_sources).items()
             if name.startswith("C_")
         )
-        relative = moved + self._tolerance(numbers) / strength
-        accuracy = curves.evidence["accuracy"] | _in_units_of_the_largest(relative, responses)
+        dropped = self._tolerance(numbers) / strength
+        accuracy = {}
+        for name, R in responses.items():
+            # What is dropped of a field is a fraction of its length.
+            length = math.sqrt(float(np.max(np.abs(curves[SHOWN_BY[name]]))))
+            accuracy[name] = moved * float(np.max(np.abs(R))) + dropped * length
+        accuracy = curves.evidence["accuracy"] | accuracy
         basis = max(curves.evidence["basis"], training.evidence()["basis"])
         return dataclasses.replace(curves, arrays=curves.arrays | responses).told(
             accuracy=accuracy, basis=basis, sources=strength

@@ -134,7 +134,9 @@ def test_responses_are_within_the_stated_accuracy_of_rows(properties, tolerance)
         )
         assert difference < 30 * tolerance ** (2 / 3) * largest, name
         if "spectrum" not in properties:  # else the error of grouping is stated too
-            assert found.evidence["accuracy"][name] < 100 * tolerance ** (2 / 3) * largest, name
+            # What is dropped is a fraction of the fields, whose lengths are 1 or 2 here.
+            stated = found.evidence["accuracy"][name]
+            assert stated < 100 * tolerance ** (2 / 3) * max(largest, 1), name
 
 
 def test_responses_that_would_cost_too_much_are_refused():

@@ -274,7 +274,8 @@ class Innovation(DeepLinearMethod):
             for name, difference in curves.differences(with_sources).items()
             if name.startswith("C_")
         )
-        dropped = self._tolerance(numbers) / strength
+        edge = curves.evidence["edge_of_stability"] is not None
+        dropped = self._relative_error(numbers, edge) / strength
         accuracy = {}
         for name, R in responses.items():
             # What is dropped of a field is a fraction of its length.

@@ -23,6 +23,8 @@ from learndyn.problem.activations.smooth import NAMED
 from learndyn.problem.activations.values import curvature_function
 from learndyn.problem.part import content_hash
 
+pytestmark = pytest.mark.compiles
+
 Z = np.array([-2.5, -1.0, -0.1, 0.2, 0.7, 3.0])
 
 

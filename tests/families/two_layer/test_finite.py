@@ -24,6 +24,8 @@ from learndyn.numerics.precision import float64
 from tests import problems
 from tests.optional import not_none
 
+pytestmark = pytest.mark.compiles
+
 problem = partial(
     problems.two_layer,
     seed=5,

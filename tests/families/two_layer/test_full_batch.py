@@ -29,6 +29,8 @@ from learndyn.families.two_layer.reused.time_grid import time_grid
 from learndyn.numerics.precision import float64
 from tests import problems
 
+pytestmark = pytest.mark.compiles
+
 TEACHER = {"T": [[1.0, 0.3], [0.3, 0.9]], "readout": [0.8, -0.5]}
 problem = partial(
     problems.two_layer,

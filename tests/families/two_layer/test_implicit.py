@@ -17,6 +17,8 @@ from learndyn.families.two_layer.reused.traced import TracedInputs
 from tests import problems
 from tests.optional import not_none
 
+pytestmark = pytest.mark.compiles
+
 GROKKING = problems.late_learning(ratio=3.0, time=1000.0)
 TIMES = np.array([5.0, 10.0, 20.0, 40.0, 80.0])
 SEED = np.random.SeedSequence(0)

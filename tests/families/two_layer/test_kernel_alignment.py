@@ -9,6 +9,8 @@ from learndyn.families.two_layer.student_teacher import OrderParameters, Student
 from learndyn.numerics.rules import gaussian_rule
 from learndyn.problem.activations import as_activation
 
+pytestmark = pytest.mark.compiles
+
 
 def alignment(student, teacher, Q, R, v, T=((1.0,),), v_star=(1.0,), points=None):
     """At these overlaps, in closed form or by quadrature with so many points."""

@@ -28,6 +28,8 @@ from tests import problems
 from tests.families.two_layer.plain_reused import plain
 from tests.optional import not_none
 
+pytestmark = pytest.mark.compiles
+
 paper = partial(problems.late_learning, ratio=3.0)
 
 

@@ -13,6 +13,8 @@ from learndyn.numerics.precision import float64
 from learndyn.problem.activations import as_activation
 from tests import problems
 
+pytestmark = pytest.mark.compiles
+
 problem = partial(problems.uneven, rate=0.5)
 
 

@@ -23,6 +23,8 @@ from learndyn.problem.problem import Problem
 from learndyn.problem.schedules import PowerDecay
 from learndyn.problem.training import GradientDescent
 
+pytestmark = pytest.mark.compiles
+
 
 def made(depth, data, rate, steps, richness=1.0, bias=False, activation="linear", **rule):
     training = GradientDescent(rate, steps=steps, **rule)

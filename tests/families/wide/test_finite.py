@@ -23,6 +23,8 @@ from learndyn.problem.points import Points
 from learndyn.problem.schedules import ExponentialDecay, PerStep, Piecewise, as_schedule
 from tests import problems
 
+pytestmark = pytest.mark.compiles
+
 N, D, P = 9, 5, 4
 ACTIVATIONS = {
     "tanh": jnp.tanh,

@@ -10,6 +10,8 @@ from learndyn.families.wide.equations.approximations import initial_kernels, sta
 from learndyn.families.wide.problem_arrays import wide_setting
 from learndyn.problem.schedules import as_schedule
 
+pytestmark = pytest.mark.compiles
+
 POINTS = ld.Points(
     inputs=[[1.0, 0.2], [-0.3, 0.8], [0.5, 0.5]],
     targets=[[1.0, 0.3], [-1.0, 0.5], [0.2, -0.7]],

@@ -1,5 +1,7 @@
 """Sampling until the error is small enough, and the bias of batches."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,12 @@ from tests.optional import not_none
 PROBLEM = ld.Problem(ld.Program(perceptron, alpha=1.5, steps=5))
 
 
+@functools.cache
+def solved(**method) -> ld.Solution:
+    """The problem by `SampledLimit`, solved once for all tests that ask for it."""
+    return ld.solve(PROBLEM, ld.SampledLimit(**method))
+
+
 def largest_error(solution):
     """The largest standard error of the solution, in units of max(1, largest value)."""
     return max(
@@ -23,14 +31,14 @@ def largest_error(solution):
 
 @pytest.mark.parametrize("tolerance", [4e-3, 1e-3])
 def test_the_standard_error_is_below_the_tolerance(tolerance):
-    solution = ld.solve(PROBLEM, ld.SampledLimit(tolerance=tolerance))
+    solution = solved(tolerance=tolerance)
     assert largest_error(solution) <= tolerance
     assert solution.evidence["tolerance"] == tolerance
 
 
 @pytest.mark.slow
 def test_two_tolerances_agree_within_their_errors():
-    coarse, fine = (ld.solve(PROBLEM, ld.SampledLimit(tolerance=x)) for x in (4e-3, 1e-3))
+    coarse, fine = (solved(tolerance=x) for x in (4e-3, 1e-3))
     difference = (coarse["overlaps"] - fine["overlaps"]).values
     error = np.hypot(*(not_none(s.standard_error("overlaps")).values for s in (coarse, fine)))
     moving = error > 0
@@ -40,15 +48,14 @@ def test_two_tolerances_agree_within_their_errors():
 
 def test_a_tighter_tolerance_takes_more_samples():
     numbers = []
-    for tolerance in (4e-3, 5e-4):
-        evidence = ld.solve(PROBLEM, ld.SampledLimit(tolerance=tolerance)).evidence
+    for tolerance in (4e-3, 1e-3):
+        evidence = solved(tolerance=tolerance).evidence
         numbers.append(evidence["samples"] * evidence["batches"])
     assert numbers[1] > numbers[0]
 
 
 def test_with_given_samples_batches_are_added():
-    method = ld.SampledLimit(tolerance=8e-3, samples=128, batches=4)
-    solution = ld.solve(PROBLEM, method)
+    solution = solved(tolerance=8e-3, samples=128, batches=4)
     assert solution.evidence["samples"] == 128
     assert solution.evidence["batches"] > 4
     assert largest_error(solution) <= 8e-3

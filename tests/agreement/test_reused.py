@@ -168,7 +168,7 @@ def test_responses_agree_with_training(setting):
     problem, step = SETTINGS[setting]
     theory = ld.solve(problem, ld.CausalSampling(step=step, **SAMPLES), save_at=6)
     method = ld.FullBatch(step=step, responses=True)
-    runs = ld.simulate(problem, 800, 10, method=method, save_at=6)
+    runs = ld.simulate(problem, 400, 20, method=method, save_at=6)
     table = ld.compare(theory, runs).table.loc[["R_w", "R_h", "R_star"]]
     assert (table["verdict"] == "agrees").all(), table
     assert (table["rms_per_cent"] < 10).all(), table

@@ -1,7 +1,7 @@
 """Theory against finite wide networks, at width 1000, some of them in the slow suite, and 4000 there.
 
 Every setting is compared with `compare` at level 0.01/2; sampled theories bring standard errors of their own. The
-variance of single runs around the theory must fall as 1/N: from 250 to 1000 by 4, within the F distribution at the
+variance of single runs around the theory must fall as 1/N: from 125 to 500 by 4, within the F distribution at the
 level 1e-3.
 """
 
@@ -117,11 +117,11 @@ def test_the_deviation_shrinks(setting):
     asked = SETTINGS[setting]
     theory = ld.solve(asked, save_at=SAVED)
     variance = {}
-    for size in (250, 1000):
+    for size in (125, 500):
         runs = ld.simulate(asked, size, 30, save_at=SAVED, first_seed=100)
         variance[size] = float(((runs["prediction"] - theory["prediction"])[:, 1:] ** 2).mean())
     low, high = scipy.stats.f.ppf([0.0005, 0.9995], 30, 30)
-    assert low < variance[250] / variance[1000] / 4 < high
+    assert low < variance[125] / variance[500] / 4 < high
 
 
 FEW = ld.Points.random(2, 4, seed=1, test_points=1)

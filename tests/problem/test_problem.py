@@ -219,12 +219,6 @@ def test_random_draw_is_the_same_from_file_and_from_python():
 
 
 def test_no_theory_lists_the_combinations_there_are():
-    class Nothing(ld.Stream):
-        kind = "nothing"
-
-    class Other(type(problem().training)):
-        kind = "other"
-
     made = problem()
     object.__setattr__(made, "network", made.data)
     with pytest.raises(ld.NoTheory, match="TwoLayer on Stream"):

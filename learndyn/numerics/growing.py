@@ -314,9 +314,11 @@ class Basis:
             self.rows, self.lengths = np.zeros((0, 0)), self.lengths[:0]
             return
         Q = self.rows[: self.count, : self.space.dimension]
-        # With pivots, every row is shorter than `tolerance` outside of the span of those before.
-        factors: tuple = scipy.linalg.qr(reduction.apply(Q).T, mode="economic", pivoting=True)
-        Y = factors[0].T[np.abs(np.diagonal(factors[1])) > self.tolerance]
+        # The quicker driver, gesdd, has failed on finite matrices.
+        factors: tuple = scipy.linalg.svd(
+            reduction.apply(Q), full_matrices=False, lapack_driver="gesvd"
+        )
+        Y = factors[2][factors[1] > self.tolerance]
         y = reduction.undo(Y)
         known = y @ Q.T
         root = [y - known @ Q]

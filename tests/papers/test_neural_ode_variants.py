@@ -46,7 +46,8 @@ def test_the_loss_that_a_noisy_adjoint_leaves_is_proportional_to_weak_noise():
     assert abs(drawn.cosine(left[1.0, 10.0])) < 0.01
     tested = curve("neural-ode-noisy-adjoint", 0, "$τ_p$ = 3")[1]
     theory = solve(drawn.problem_of_noisy_adjoint(3.0, steps=12))
-    np.testing.assert_array_equal(tested, theory["test_loss"])
+    # Not to the last digit: a figure may have been compiled for another file of tests, with other optimisations.
+    np.testing.assert_allclose(tested, theory["test_loss"], rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.slow

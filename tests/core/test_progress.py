@@ -1,8 +1,10 @@
 """What a progress bar says about compiling."""
 
 import sys
+import time
 
 import numba
+import numba.extending
 import numpy as np
 import pytest
 
@@ -16,17 +18,22 @@ from tests.fakes import Fake
 
 @pytest.fixture
 def solve_compiling(monkeypatch):
-    """Solve a theory that compiles a new numba function, with or without progress."""
-    # Every compilation is worth saying, and lasts long enough to be seen.
+    """Solve a theory that compiles a new numba function for half a second, with or without progress."""
     monkeypatch.setattr(progress, "WORTH_SAYING", 0.0)
 
     def solve(visible: bool) -> None:
+        def decay(times):
+            return np.exp(-times)
+
+        @numba.extending.overload(decay)
+        def compiled_decay(times):
+            # Numba calls this once while it compiles; what is being compiled is looked for every tenth of a second.
+            time.sleep(0.5)
+            return lambda times: np.exp(-times)
+
         @numba.njit
         def formula(times):
-            total = np.zeros_like(times)
-            for i in range(len(times)):
-                total[i] = np.exp(-np.sin(times[i]))
-            return total
+            return decay(times)
 
         problem, times = problems.two_layer(time=1.0), np.linspace(0, 1, 7)
         theory = Fake(lambda problem, times: {"test_loss": formula(times)})

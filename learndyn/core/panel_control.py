@@ -31,16 +31,16 @@ fast modes are excited; its largest value; and how often it may be made smaller.
 order in the length of a panel, so that it is tolerance^1.5 there."""
 ESTIMATED, SOLVED = 1e-2, 1e-4
 """The precision of a panel that tells the error, and of those that stay, in units of the tolerance of a panel."""
+VANISHED = 1e-3
+"""The part of its start that a loss counts at least."""
+FADED = 1e-3
+"""Oscillations after a force of a single step must fall to this size before panels follow, in units of the tolerance of
+a panel."""
 RESTING = 1e-4
 """The change below which training with decay has come to rest, in units of the tolerance of a panel. What is left to
 change is less than ten times this, unless the slowest mode takes a hundred times longer than weights take to forget."""
-CAUTION, CAUTION_WITH_FAST_MODES = 2.0, 1.0
-"""The stated accuracy is this much smaller than the difference from a solution with a node less in each panel: the
-orders are 7 and 5 at the ends of panels, 5 and 4 between nodes. In long panels they differ less than orders tell: an
-eighth of the difference was too little by a factor of three once, and less than half of it in all other settings tried.
-The force of a single step excites modes that are much faster than a panel, and with momentum a change of the rate does.
-A panel damps them to about the part s²/(hλ), of a sign that changes with the number s of nodes: one of these more does
-not help, and the accuracy is the whole difference."""
+ROUNDED = 1e-12
+"""What rounding leaves of observables, in units of their start."""
 
 
 class Twins(NamedTuple, Generic[L]):
@@ -78,7 +78,7 @@ def train(twins: Twins[L], course: Course, tolerance: float, report: Report) -> 
     length = course.shortest() if course.steps else _first_length(limit, course)
     while limit.end < course.end:
         if limit.end in course.impulses:
-            _make_impulse(twins, course)
+            _make_impulse(twins, course, tolerance)
             length = course.shortest()
             continue
         length = course.allowed(limit.end, min(length, course.longest(limit.end)))
@@ -110,14 +110,26 @@ def train(twins: Twins[L], course: Course, tolerance: float, report: Report) -> 
             twins.rest(course.end)
         length *= min(GROWTH, 0.9 * (tolerance / max(error, 1e-300)) ** EXPONENT)
     if limit.end in course.impulses:
-        _make_impulse(twins, course)
+        _make_impulse(twins, course, tolerance)
 
 
-def _make_impulse(twins: Twins[L], course: Course) -> None:
-    """A single step with a force of its own; at the end of training only the force."""
-    if twins.fine.panels and not twins.fine.panels[-1].single:
+def _make_impulse(twins: Twins[L], course: Course, tolerance: float) -> None:
+    """A single step with a force of its own; at the end of training only the force.
+
+    More single steps follow until the response of modes that changes its sign at every step has died out.
+    """
+    limit = twins.fine
+    if limit.panels and not limit.panels[-1].single:
         twins.pause()
-    if twins.end < course.end:
+    for twin in twins:
+        twin.impulses.append(len(twin.times) - 1)
+    if limit.end < course.end:
+        twins.step(course)
+    turned = course.rate_of_step(round(limit.end)) * limit.sharpness() - 1
+    fading = math.log(FADED * tolerance) / math.log(min(turned, 0.9)) if turned > 0 else 0.0
+    for _ in range(math.ceil(fading)):
+        if limit.end in course.impulses or limit.end >= course.end:
+            return
         twins.step(course)
 
 
@@ -223,50 +235,53 @@ def solve_in_panels(
 ) -> PanelSolution:
     """The observables that `read` finds at the `times`, with losses to a relative `tolerance`.
 
-    The accuracy is measured against a solution with a node less in each panel. `begin` makes the limit at its start.
+    The accuracy is the difference from a solution with a node less in each panel, and what both of them lose. At the
+    ends of panels its order is 5 instead of 7, but in long panels errors differ less than that tells. `begin` makes the limit
+    at its start.
     """
     at_ends, first, reached = course.records_are_ends, begin(), []
     fast_modes = bool(course.impulses or course.momentum)
-    caution = CAUTION_WITH_FAST_MODES if fast_modes else CAUTION
     local = (WITH_FAST_MODES if fast_modes else AT_ENDS) * tolerance if at_ends else tolerance**1.5
     local = min(local, LARGEST_TOLERANCE)
     if course.steps:
         _first_steps(first, course)
+    # A loss that vanishes is known relative to its start only.
+    start = read(first, np.zeros(1))
+    losses = {name: abs(start[name][0]) for name in ("test_loss", "train_loss") if name in start}
     for attempt in range(ATTEMPTS):
         twins = Twins(first.copied(), first.copied())
         if not first.diverged:
             train(twins, course, local, _progress(report, course.end, attempt))
         limit, present = twins.fine, times[times <= twins.end]
         arrays, coarse = (read(twin, present) for twin in twins)
-        errors = {name: np.abs(x - coarse[name]) / caution for name, x in arrays.items()}
-        losses = [name for name in ("test_loss", "train_loss") if name in arrays]
+        errors = {name: np.abs(x - coarse[name]) for name, x in arrays.items()}
         relative = max(
-            float(np.max(errors[name] / _scale(arrays[name]), initial=0.0)) for name in losses
+            float(np.max(errors[name] / (np.abs(arrays[name]) + VANISHED * scale), initial=0.0))
+            for name, scale in losses.items()
         )
         if relative <= tolerance:
             # What passes left, and what is left of oscillations when panels begin, in the square of a field.
             left = SOLVED * local + course.momentum ** explicit_steps(course.momentum)
             if limit.rested:
                 left += 10 * RESTING * local
+            damped = limit.damped(present[0]) if present.size else {}
             accuracy = {
                 name: float(
-                    np.max(x, initial=0.0) + left * np.max(np.abs(arrays[name]), initial=0.0)
+                    np.max(x, initial=0.0)
+                    + left * np.max(np.abs(arrays[name]), initial=0.0)
+                    + ROUNDED * np.max(np.abs(start[name]), initial=0.0)
                 )
+                + damped.get(name, 0.0)
                 for name, x in errors.items()
             }
             return PanelSolution(arrays, accuracy, len(limit.times))
         reached.append((relative, len(limit.times)))
-        local *= 0.5 * (tolerance / relative) ** (1.2 if at_ends else 1.5)
+        local *= 0.5 ** (attempt + 1) * (tolerance / relative) ** (1.2 if at_ends else 1.5)
     best, nodes = min(reached)
     raise NotConverged(
-        f"panels reach a relative accuracy of {best:.1g} with {nodes} nodes, and not {tolerance:g}; use a larger "
+        f"panels reach a relative accuracy of {best:.2g} with {nodes} nodes, and not {tolerance:g}; use a larger "
         "tolerance, or rows"
     )
-
-
-def _scale(loss: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """A loss that vanishes is known relative to its start only."""
-    return np.abs(loss) + 1e-3 * abs(loss[0])
 
 
 def _progress(report: Report, end: float, attempt: int) -> Report:

@@ -7,10 +7,12 @@ equations with this κ, which has entries within a panel: all nodes of a panel a
 
 import abc
 import copy
+import itertools
 from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import binom
 
 from learndyn.numerics.multistep import lagrange
 from learndyn.numerics.panels import PanelRule, radau, summed
@@ -29,6 +31,9 @@ FORGOTTEN = 10.0
 MEMORY = 3.0
 """The longest panel with decay, in units of the time after which weights forget. The forces of longer ones balance the
 decay within the panel, a loop through all layers that passes leave to the iteration; it then converges badly."""
+ALTERNATING = (-1.0) ** np.arange(9) * binom(8, np.arange(9)) / 2**8
+"""Weights of nine successive steps that leave what changes its sign at every step, and nearly nothing of a mode that is
+learnt at a rate below one half."""
 SINGLE = PanelRule(np.ones(1), np.zeros((1, 1)))
 """The rule of a panel with one node, whose force acts later only."""
 
@@ -58,6 +63,7 @@ class PanelledLimit(abc.ABC):
     - `decay` (λ), `momentum` (β): of the weights, B ← βB + ηF, W ← (1 − ηλ) W + B.
     - `times`, `d`: of all nodes. `kappa` (κ): of all nodes, in the leading block of a larger array.
     - `velocities`: B at the start and at the ends of panels, as weights of the forces F at the nodes.
+    - `impulses`: the nodes whose force acts in a single step, which is not that of a panel.
     - `rested`: whether training came to rest.
     - `losses`: what training lowers, at the start and at the ends of panels; `summaries` likewise. `passes`: iterations
       of each panel.
@@ -71,6 +77,7 @@ class PanelledLimit(abc.ABC):
         self.kappa = np.zeros((64, 64))
         self.d, self.times = np.ones(1), np.zeros(1)
         self.panels: list[Panel] = []
+        self.impulses: list[int] = []
         self.passes: list[int] = []
         self.losses: list[float] = []
         self.summaries: list[Float[np.ndarray, " numbers"]] = []
@@ -112,6 +119,21 @@ class PanelledLimit(abc.ABC):
     def sharpness(self) -> float:
         """The fastest rate of the flow at the last node, for a learning rate of one; 0 if it is not known."""
         return 0.0
+
+    def alternating(self, node: int, first: int) -> dict[str, float]:
+        """The parts of observables, from node `first` on, that change sign at every step to `node`; {} if unknown."""
+        return {}
+
+    def damped(self, time: float) -> dict[str, float]:
+        """What panels lose of observables from this time on: they damp what changes its sign at every step."""
+        lost: dict[str, float] = {}
+        for before, after in itertools.pairwise(self.panels):
+            steps = self.times[before.last - len(ALTERNATING) + 1 : before.last + 1]
+            if before.single and not after.single and np.all(np.diff(steps) == 1.0):
+                first = min(int(np.searchsorted(self.times, time)), before.last)
+                for name, part in self.alternating(before.last, first).items():
+                    lost[name] = max(part, lost.get(name, 0.0))
+        return lost
 
     @property
     @abc.abstractmethod

@@ -34,6 +34,7 @@ class GrowingTraining(Progressing):
     - `numbers`: its limit numbers
     - `tolerance`: the relative length below which a new direction is dropped; in lazy networks it is less
     - `strength`: the length of the sources that fields get at recorded steps, for their responses; 0 for none
+    - `initial`: the observables at the start of training, unless these overflow
     """
 
     now: int = 0
@@ -52,6 +53,7 @@ class GrowingTraining(Progressing):
         self.modes: list[tuple[np.ndarray, np.ndarray]] = []
         self.undriven: list[float] = [1.0]
         self.recorded: list[int] = []
+        self.initial: dict[str, np.ndarray] = {}
         self.scale: float | None = None
 
     def _compute_fields(self) -> None:
@@ -101,6 +103,7 @@ class GrowingTraining(Progressing):
         if self.scale is None:
             self.network.sourced = until == 0
             self._compute_fields()
+            self.initial = self.observe()
             report(self.now)
         while self.now < until:
             self.network.step(self.rule.at(self.now))
@@ -134,7 +137,8 @@ class GrowingTraining(Progressing):
         equal_steps = np.moveaxis(arrays["C_g"][:, same, :, same], 0, 1)
         arrays["kernel"] = tangent_kernel(equal_steps, np.array(self.undriven)[states], numbers)
         if numbers.shows_modes:
-            loss, overlap = (np.array([x[i] for x in modes]) for i in (0, 1))
+            shape = len(modes), len(numbers.gram)
+            loss, overlap = (np.reshape([x[i] for x in modes], shape) for i in (0, 1))
             arrays["mode_loss"] = loss
             arrays["transfer"] = part_left(overlap, np.einsum("kcc->k", numbers.gram))
         return arrays
@@ -225,13 +229,13 @@ class Correlations:
     def arrays(self, numbers: LimitNumbers) -> dict[str, np.ndarray]:
         """The observables at pairs of steps."""
         single = ("C_v", "C_h0", "C_Delta") if numbers.data == DATASET else ("C_v", "C_h0")
-        correlations = {name: self._whole(name) for name in single}
+        correlations = {name: self._whole(name, numbers.outputs) for name in single}
         for name in ("C_h", "C_g"):
-            layers = range(1, numbers.depth + 1)
-            correlations[name] = np.array([self._whole(f"{name}{l}") for l in layers])
+            layers = [f"{name}{l}" for l in range(1, numbers.depth + 1)]
+            correlations[name] = np.array([self._whole(l, numbers.outputs) for l in layers])
         return correlations
 
-    def _whole(self, name: str) -> np.ndarray:
+    def _whole(self, name: str, each: int) -> np.ndarray:
         """C(t, c, t', c') from the products with everything before; looking at it changes nothing."""
         blocks = list(self.products.get(name, []))
         if self.new:
@@ -243,11 +247,10 @@ class Correlations:
             C[row:end, :end] = block
             C[:end, row:end] = block.T
             row = end
-        each = self.each.get(name, 1)
         return C.reshape(size // each, each, size // each, each)
 
     def crossed(self, name: str) -> np.ndarray:
         """Products (t, c, t', c') of the first half of the vectors of every record t with the second half of t'."""
-        C = self._whole(name)
+        C = self._whole(name, self.each[name])
         half = C.shape[1] // 2
         return C[:, :half, :, half:]

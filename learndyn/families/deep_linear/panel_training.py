@@ -3,12 +3,14 @@
 import numpy as np
 from jaxtyping import Float
 
-from learndyn.core.panels import FINEST, PanelledLimit
+from learndyn.core.panels import ALTERNATING, FINEST, PanelledLimit
 from learndyn.families.deep_linear.equations.panels import FeedforwardPanels, ResidualPanels
 from learndyn.families.deep_linear.limit_numbers import DATASET, LimitNumbers
 from learndyn.families.deep_linear.observables import tangent_kernel
 from learndyn.numerics.panels import PanelRule
 from learndyn.numerics.stability import edge_of_stability
+
+PARTS_OF_THE_LOSS = ("test_loss", "bias", "width_variance", "data_variance", "mode_loss")
 
 
 class PanelTraining(PanelledLimit):
@@ -38,19 +40,29 @@ class PanelTraining(PanelledLimit):
         return float(np.trace(matrix[last, last]))
 
     def summary(self) -> Float[np.ndarray, " numbers"]:
-        """Losses, and the sizes of the fields g."""
+        """Losses, the sizes of the fields g, and the response to the last force of a single step."""
         last = slice(self.limit.rows - self.numbers.outputs, self.limit.rows)
         matrices = [self.limit.input.C_v, *(layer.C_g for layer in self.limit.layers)]
         if self.numbers.data == DATASET:
             matrices.append(self.limit.input.C_Delta)
-        return np.array([np.trace(matrix[last, last]) for matrix in matrices])
+        numbers = [np.trace(matrix[last, last]) for matrix in matrices]
+        return np.array([*numbers, *self._responses()[-1:]])
+
+    def _responses(self) -> Float[np.ndarray, " later"]:
+        """R_hr⁰ of all later nodes to the last force that acts in one step only."""
+        Nc, n = self.numbers.outputs, len(self.times)
+        forced = next((x for x in reversed(self.impulses) if x < n), n - 1)
+        rows, column = slice((forced + 1) * Nc, n * Nc), slice(forced * Nc, (forced + 1) * Nc)
+        response = self.limit.input.RH[rows, column].reshape(-1, Nc, Nc)
+        return np.append(0.0, np.einsum("tcc->t", response))
 
     def scales(self, summary: Float[np.ndarray, " numbers"]) -> Float[np.ndarray, " numbers"]:
-        """Losses and fields that vanish count relative to their start."""
+        """Losses and fields that vanish count relative to their start, a response to its largest since the force."""
         scales = np.abs(summary) + self.numbers.outputs * self.numbers.noise**2
         scales += 1e-6 * np.abs(self.start)
-        scales[0] += 1e-3 * (self.start[0])
-        scales[-1] += 1e-3 * (self.start[-1])
+        scales[0] += 1e-3 * self.start[0]
+        scales[-2] += 1e-3 * self.start[-2]
+        scales[-1] = max(np.max(np.abs(self._responses())), 1e-300)
         return scales
 
     def gradients(self) -> tuple[np.ndarray, np.ndarray]:
@@ -83,6 +95,34 @@ class PanelTraining(PanelledLimit):
             2 * numbers.depth / (numbers.depth + 1)
         )
         return float(max(bulk, learnt))
+
+    def alternating(self, node: int, first: int) -> dict[str, float]:
+        """The parts of correlations and transfer functions, and what they make of the losses and the tangent kernel."""
+        numbers, of_input, layers = self.numbers, self.limit.input, self.limit.layers
+        Nc, steps = numbers.outputs, len(ALTERNATING)
+        rows = slice((node + 1 - steps) * Nc, (node + 1) * Nc)
+
+        def part(C: Float[np.ndarray, "rows rows"], first: int = node) -> float:
+            values = C[rows, first * Nc : (node + 1) * Nc].reshape(steps, -1)
+            return float(np.max(np.abs(ALTERNATING @ values)))
+
+        correlations = {"C_v": [of_input.C_v], "C_h0": [of_input.C_h0]}
+        if numbers.data == DATASET:
+            correlations["C_Delta"] = [of_input.C_Delta]
+        correlations["C_h"] = [layer.C_h for layer in layers]
+        correlations["C_g"] = [layer.C_g for layer in layers]
+        parts = {name: max(part(C, first) for C in these) for name, these in correlations.items()}
+        parts |= dict.fromkeys(PARTS_OF_THE_LOSS, Nc * part(of_input.C_v))
+        if numbers.data == DATASET:
+            parts["train_loss"] = Nc * part(of_input.C_Delta)
+        parts["kernel"] = sum(part(C) for C in correlations["C_g"])
+        along = of_input.along[:, rows].reshape(-1, steps, Nc, Nc)
+        overlap = np.abs(np.einsum("t,ktcd,kdc->k", ALTERNATING, along, numbers.gram))
+        target = np.einsum("kcc->k", numbers.gram)
+        parts["transfer"] = float(np.max(overlap[target > 0] / target[target > 0], initial=0.0))
+        power = float(numbers.omega @ numbers.lam)
+        parts["alignment"] = parts["transfer"] ** 2 + parts["test_loss"] / power
+        return parts
 
     def solve_nodes(
         self, kappa: Float[np.ndarray, "s e"], end: float, rule: PanelRule, precision: float

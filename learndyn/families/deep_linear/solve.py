@@ -237,6 +237,8 @@ class Innovation(DeepLinearMethod):
         curves = self._solve_without_sources(
             problem, numbers, record, lambda done: report(done / 2)
         )
+        if not curves.count:
+            return curves
         return self._with_responses(problem, numbers, curves, lambda done: report((1 + done) / 2))
 
     def _solve_without_sources(
@@ -249,7 +251,12 @@ class Innovation(DeepLinearMethod):
         relative = self._relative_error(numbers, evidence["edge_of_stability"] is not None)
         labels = training.labels()
         curves = Curves(TABLE, record, training.arrays(), reached, labels=labels, evidence=evidence)
-        return curves.told(accuracy=_in_units_of_the_largest(relative, curves.arrays))
+        largest = _largest(curves.arrays, training.initial)
+        # The parts of the loss are differences of its size, and the alignment is that of a function of this size.
+        loss = largest["test_loss"]
+        largest |= dict.fromkeys(("bias", "width_variance", "data_variance"), loss)
+        largest["alignment"] = max(1.0, math.sqrt(loss / float(numbers.omega @ numbers.lam)))
+        return curves.told(accuracy={name: relative * x for name, x in largest.items()})
 
     def _with_responses(
         self, problem: Problem, numbers: LimitNumbers, curves: Curves, report: Report
@@ -276,10 +283,10 @@ class Innovation(DeepLinearMethod):
         )
         edge = curves.evidence["edge_of_stability"] is not None
         dropped = self._relative_error(numbers, edge) / strength
-        accuracy = {}
+        accuracy, largest = {}, _largest(arrays, training.initial)
         for name, R in responses.items():
             # What is dropped of a field is a fraction of its length.
-            length = math.sqrt(float(np.max(np.abs(curves[SHOWN_BY[name]]))))
+            length = math.sqrt(largest[SHOWN_BY[name]])
             accuracy[name] = moved * float(np.max(np.abs(R))) + dropped * length
         accuracy = curves.evidence["accuracy"] | accuracy
         basis = max(curves.evidence["basis"], training.evidence()["basis"])
@@ -424,9 +431,13 @@ class LayerNodes(DeepLinearMethod):
         return Curves(INFINITE_TABLE, record, arrays, count, labels=labels, evidence=evidence)
 
 
-def _in_units_of_the_largest(relative: float, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """The same error of all arrays, relative to the largest value of each."""
-    return {name: relative * float(np.max(np.abs(x), initial=0.0)) for name, x in arrays.items()}
+def _largest(*measured: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The largest size of every observable in any of the measurements."""
+    largest: dict[str, float] = {}
+    for arrays in measured:
+        for name, x in arrays.items():
+            largest[name] = max(largest.get(name, 0.0), float(np.max(np.abs(x), initial=0.0)))
+    return largest
 
 
 def _too_many_responses(method: str, record: Record) -> ProblemError:

@@ -275,3 +275,26 @@ def test_ten_thousand_steps_agree_with_networks():
         runs = ld.simulate(problem, size, 16, save_at=at)
         comparison = ld.compare(theory, runs, level=0.01 / 2)
         assert comparison.agrees, comparison
+
+
+@pytest.mark.parametrize("responses", [False, True])
+@pytest.mark.parametrize(
+    "properties", [{"outputs": 2}, {"spectrum": POWER_LAW, "batch": 2, "width": 5}]
+)
+def test_a_training_that_diverges_before_the_first_recorded_step_has_an_empty_curve(
+    properties, responses
+):
+    problem = online(60, rate=3.0, **properties)
+    found = ld.solve(problem, ld.Innovation(responses=responses), save_at=[40, 60])
+    rows = ld.solve(problem, ld.Rows(), save_at=[40, 60])
+    assert found.diverged_at == rows.diverged_at == 40
+    assert found.data.sizes == {x: rows.data.sizes[x] for x in found.data.sizes}
+
+
+def test_what_is_dropped_is_less_in_a_lazy_network():
+    """The function has it with a factor 1/γ_0."""
+    problem = online(60, richness=1e-3, centered=True, depth=1, width=4.5, rate=0.02)
+    found, rows = (
+        ld.solve(problem, x, save_at=[20, 60]) for x in (ld.Innovation(tolerance=1e-4), ld.Rows())
+    )
+    assert_within_the_stated_accuracy(found, rows)

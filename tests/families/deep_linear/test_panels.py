@@ -185,6 +185,38 @@ def test_responses_to_successive_steps_are_within_the_stated_accuracy():
     check_against_rows(asked, WITH_RESPONSES, save_at=saved)
 
 
+def test_a_response_is_resolved_soon_after_its_force():
+    """Relative to what it was just after the force, a hundredth of the force."""
+    asked = problem(POPULATION, 60, rate=0.1, depth=4, width=1.4, richness=0.0056)
+    rows = ld.solve(asked, ld.Rows(), save_at=[40, 41, 60])
+    found = ld.solve(asked, WITH_RESPONSES, save_at=[40, 60])
+    for name in ("R_hr0", "R_vu", "R_hr", "R_gu"):
+        soon, later = np.moveaxis(rows[name].values[..., 1:, 0, 0, 0], -1, 0)
+        error = np.abs(found[name].values[..., 1, 0, 0, 0] - later)
+        assert np.all(error < 2e-3 * np.abs(soon)), name
+
+
+def test_what_changes_sign_at_every_step_counts_in_the_stated_accuracy():
+    """Panels damp it: at this rate the gradient has turned round at all steps before them."""
+    asked = problem(POPULATION, 120, rate=0.208, depth=3, width=3.47, richness=0.06)
+    check_against_rows(asked, ld.Panels(tolerance=1e-3), save_at=[25, 50, 120])
+    loose = ld.solve(asked, ld.Panels(tolerance=1e-3), save_at=[25, 50, 120])
+    rows = ld.solve(asked, ld.Rows(), save_at=[25, 50, 120])
+    # It is what the error consists of.
+    assert (
+        np.max(np.abs(loose["C_v"].values - rows["C_v"].values))
+        > 0.02 * loose.evidence.accuracy["C_v"]
+    )
+
+
+def test_a_loss_that_has_vanished_before_the_first_recorded_step_needs_few_nodes():
+    """It is known relative to its start, recorded or not."""
+    asked = problem(ld.Dataset(ld.LinearMap(), ratio=0.5, noise=0.7), 450, rate=0.1, depth=1)
+    found = ld.solve(asked, ld.Panels(tolerance=1e-7), save_at=[300, 450])
+    assert found["train_loss"][0] < 1e-6
+    assert found.evidence["nodes"] < 120
+
+
 def test_responses_of_the_start_only_and_of_a_training_that_diverges():
     start = ld.solve(problem(steps=50), WITH_RESPONSES, save_at=[0])
     np.testing.assert_allclose(start["R_hr0"].values.ravel(), [-1.0])
@@ -469,10 +501,13 @@ def test_infinitely_deep_flow_ends_at_the_least_squares_solution():
     np.testing.assert_allclose(found["test_loss"][-1], 0.25 * 1.2 / 0.2, rtol=1e-3)
 
 
-def test_divergence_ends_the_curve():
-    found = ld.solve(problem(steps=300, rate=1.0), ld.Panels())
-    rows = ld.solve(problem(steps=300, rate=1.0), ld.Rows())
+@pytest.mark.parametrize("save_at", [None, [100, 300]], ids=["all", "late"])
+def test_divergence_ends_the_curve(save_at):
+    """Also before the first recorded step."""
+    asked = problem(steps=300, rate=1.0)
+    found, rows = (ld.solve(asked, x, save_at=save_at) for x in (ld.Panels(), ld.Rows()))
     assert found.diverged_at == rows.diverged_at
+    assert found.data.sizes == {x: rows.data.sizes[x] for x in found.data.sizes}
 
 
 def test_the_edge_of_stability_is_refused():

@@ -21,8 +21,7 @@ and a force acts as B ← βB + η force, W ← (1 − ηλ) W + B. A row or col
 decayed by d(t) = Π (1 − ηλ).
 
 Exact up to `tolerance`: the part of a vector orthogonal to its predecessors is dropped below this fraction of its
-length, in a lazy network, unless on a stream, below γ_0 times this fraction. For spaces of n dimensions, O(L T n²) time
-and O(L n²) memory.
+length, in a lazy network below γ_0 times this fraction. For spaces of n dimensions, O(L T n²) time and O(L n²) memory.
 
 On a stream, n would grow by two for each step, output and, in V, mode. But later vectors see of the past only what the
 present ones reach by the matrices: of the noise ξ(s) of all steps s before t, combinations that are smooth in s. So a
@@ -66,7 +65,7 @@ class GrowingDeepLinear:
     `backward`, `errors` and `forward` compute g, v, Δ and h of the current step, in this order; `step` then trains.
 
     - `numbers`: the limit numbers
-    - `tolerance`: the relative length below which a new direction is dropped; times γ_0 if γ_0 < 1, unless on a stream
+    - `tolerance`: the relative length below which a new direction is dropped; times γ_0 if γ_0 < 1
     - `strength`: ε, the length of the sources that fields get while `sourced` is true; 0 for none
     """
 
@@ -82,10 +81,8 @@ class GrowingDeepLinear:
             # Skip connections put the fields of all hidden layers into one space.
             self.layers = [self.layers[0]] * numbers.depth
         self.spaces = list({id(x): x for x in (self.inputs, self.examples, *self.layers)}.values())
-        shortest = tolerance
-        if numbers.data != STREAM:
-            # The function has what is dropped with a factor 1/γ_0. On a stream, reductions decide what is kept.
-            shortest = min(tolerance, max(tolerance * numbers.gamma, LOST))
+        # The function has what is dropped with a factor 1/γ_0.
+        shortest = min(tolerance, max(tolerance * numbers.gamma, LOST))
         first = np.sqrt(numbers.inverse_width / numbers.rho[0]) * self.root_omega
         self.W = [Operator(self.inputs, self.layers[0], first, WIDTH, shortest)]
         for l in range(1, numbers.depth):

@@ -236,8 +236,8 @@ def solve_in_panels(
     """The observables that `read` finds at the `times`, with losses to a relative `tolerance`.
 
     The accuracy is the difference from a solution with a node less in each panel, and what both of them lose. At the
-    ends of panels its order is 5 instead of 7, but in long panels errors differ less than that tells. `begin` makes the limit
-    at its start.
+    ends of panels its order is 5 instead of 7, but in long panels errors differ less than that tells. `begin` makes the
+    limit at its start.
     """
     at_ends, first, reached = course.records_are_ends, begin(), []
     fast_modes = bool(course.impulses or course.momentum)

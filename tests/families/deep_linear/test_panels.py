@@ -197,16 +197,11 @@ def test_a_response_is_resolved_soon_after_its_force():
 
 
 def test_what_changes_sign_at_every_step_counts_in_the_stated_accuracy():
-    """Panels damp it: at this rate the gradient has turned round at all steps before them."""
-    asked = problem(POPULATION, 120, rate=0.208, depth=3, width=3.47, richness=0.06)
-    check_against_rows(asked, ld.Panels(tolerance=1e-3), save_at=[25, 50, 120])
-    loose = ld.solve(asked, ld.Panels(tolerance=1e-3), save_at=[25, 50, 120])
-    rows = ld.solve(asked, ld.Rows(), save_at=[25, 50, 120])
-    # It is what the error consists of.
-    assert (
-        np.max(np.abs(loose["C_v"].values - rows["C_v"].values))
-        > 0.02 * loose.evidence.accuracy["C_v"]
+    """Panels damp it, with any number of nodes: in this narrow network it still falls slowly when they begin."""
+    asked = problem(
+        POPULATION, 150, rate=0.0486, depth=4, width=0.385, richness=0.637, decay=0.00457
     )
+    check_against_rows(asked, ld.Panels(), save_at=[25, 50, 75, 100, 125, 150])
 
 
 def test_a_loss_that_has_vanished_before_the_first_recorded_step_needs_few_nodes():

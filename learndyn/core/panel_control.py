@@ -82,7 +82,7 @@ def train(twins: Twins[L], course: Course, tolerance: float, report: Report) -> 
             length = course.shortest()
             continue
         length = course.allowed(limit.end, min(length, course.longest(limit.end)))
-        if course.steps and length < course.shortest():
+        if course.steps and (length < course.shortest() or _oscillates(limit, tolerance)):
             twins.step(course)
             length = course.shortest()
             continue
@@ -111,6 +111,16 @@ def train(twins: Twins[L], course: Course, tolerance: float, report: Report) -> 
         length *= min(GROWTH, 0.9 * (tolerance / max(error, 1e-300)) ** EXPONENT)
     if limit.end in course.impulses:
         _make_impulse(twins, course, tolerance)
+
+
+def _oscillates(limit: PanelledLimit, tolerance: float) -> bool:
+    """Whether a panel would damp too much of the losses; no more than the tolerance of the result at ends of panels."""
+    last = len(limit.times) - 1
+    if not limit.follows_steps(last) or limit.oscillation() <= tolerance / AT_ENDS:
+        return False
+    if last > MOST_NODES:
+        raise AtTheEdge(_at_the_edge(round(limit.end)))
+    return True
 
 
 def _make_impulse(twins: Twins[L], course: Course, tolerance: float) -> None:

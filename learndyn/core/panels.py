@@ -124,12 +124,20 @@ class PanelledLimit(abc.ABC):
         """The parts of observables, from node `first` on, that change sign at every step to `node`; {} if unknown."""
         return {}
 
+    def follows_steps(self, node: int) -> bool:
+        """Whether this node and those before it are successive steps, enough for `ALTERNATING`."""
+        times = self.times[max(node - len(ALTERNATING) + 1, 0) : node + 1]
+        return len(times) == len(ALTERNATING) and bool(np.all(np.diff(times) == 1.0))
+
+    def oscillation(self) -> float:
+        """The part of the losses that changes sign at every step up to the last one, relative to them."""
+        return 0.0
+
     def damped(self, time: float) -> dict[str, float]:
         """What panels lose of observables from this time on: they damp what changes its sign at every step."""
         lost: dict[str, float] = {}
         for before, after in itertools.pairwise(self.panels):
-            steps = self.times[before.last - len(ALTERNATING) + 1 : before.last + 1]
-            if before.single and not after.single and np.all(np.diff(steps) == 1.0):
+            if not after.single and self.follows_steps(before.last):
                 first = min(int(np.searchsorted(self.times, time)), before.last)
                 for name, part in self.alternating(before.last, first).items():
                     lost[name] = max(part, lost.get(name, 0.0))

@@ -96,6 +96,11 @@ class PanelTraining(PanelledLimit):
         )
         return float(max(bulk, learnt))
 
+    def oscillation(self) -> float:
+        last = len(self.times) - 1
+        parts, scales = self.alternating(last, last), self.scales(self.summaries[-1])
+        return max(parts["test_loss"] / scales[0], parts.get("train_loss", 0.0) / scales[-2])
+
     def alternating(self, node: int, first: int) -> dict[str, float]:
         """The parts of correlations and transfer functions, and what they make of the losses and the tangent kernel."""
         numbers, of_input, layers = self.numbers, self.limit.input, self.limit.layers

@@ -8,9 +8,9 @@ import pytest
 import learndyn as ld
 from learndyn.core.method import Method
 
-QUICK, ALL = 3, 150
-"""Seeds of the quick and of the slow suite."""
-SEEDS = [x if x < QUICK else pytest.param(x, marks=pytest.mark.slow) for x in range(ALL)]
+QUICK = (0, 1, 2, 153)
+"""Seeds of the quick suite. In 153 the error consists of what panels damp."""
+SEEDS = [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in range(300)]
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:

@@ -197,7 +197,7 @@ def test_a_response_is_resolved_soon_after_its_force():
 
 
 def test_what_changes_sign_at_every_step_counts_in_the_stated_accuracy():
-    """In this narrow network it falls slowly. Panels damp it, and begin when losses have less of it than the tolerance."""
+    """In this narrow network it falls slowly. Panels damp it, and begin when losses have too little of it to count."""
     asked = problem(
         POPULATION, 250, rate=0.0486, depth=4, width=0.385, richness=0.637, decay=0.00457
     )

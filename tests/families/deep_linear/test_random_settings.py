@@ -63,7 +63,7 @@ def assert_accurate(problem: ld.Problem, method: Method, margin: float) -> None:
         assert edge
         return
     assert solution.diverged_at == exact.diverged_at
-    for name, accuracy in solution.evidence.accuracy.items():
+    for name, accuracy in solution.evidence["accuracy"].items():
         difference = np.max(np.abs(solution[name].values - exact[name].values), initial=0.0)
         rounding = 1e-9 * np.max(np.abs(exact[name].values), initial=1e-3)
         assert edge or difference <= margin * accuracy + rounding, name

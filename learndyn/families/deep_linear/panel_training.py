@@ -45,8 +45,8 @@ class PanelTraining(PanelledLimit):
         matrices = [self.limit.input.C_v, *(layer.C_g for layer in self.limit.layers)]
         if self.numbers.data == DATASET:
             matrices.append(self.limit.input.C_Delta)
-        numbers = [np.trace(matrix[last, last]) for matrix in matrices]
-        return np.array([*numbers, *self._responses()[-1:]])
+        sizes = [np.trace(matrix[last, last]) for matrix in matrices]
+        return np.array([*sizes, self._responses()[-1]])
 
     def _responses(self) -> Float[np.ndarray, " later"]:
         """R_hr⁰ of all later nodes to the last force that acts in one step only."""

@@ -1,8 +1,9 @@
 """Theories are imported when they are first needed: those of `learndyn.families`, then those of other packages.
 
-A family is a package in `learndyn.families`; its module `theories` registers its theories with the core. Other packages
-name a module that does the same in the entry-point group `learndyn.theories`. Importing all families takes seconds, and
-a network of a family has its theories there, so that problems with such a network need that family only.
+A family is a package in `learndyn.families`; its module `theories` registers its theories with the core, and its module
+`network` has the kinds of parts that problem files may name. Other packages name a module that registers theories in the
+entry-point group `learndyn.theories`. Importing all families takes seconds, and a network of a family has its theories
+there, so that problems with such a network need that family only.
 """
 
 import importlib
@@ -52,6 +53,15 @@ def load_theories(network: type | None = None) -> None:
             _loaded.add(None if whole else family)
         finally:
             _loading = False
+
+
+def load_kinds() -> None:
+    """Import all kinds of parts that problem files may name; those of other packages come with their theories."""
+    if other_packages():
+        load_theories()
+    importlib.import_module("learndyn.problem.examples")
+    for name in families():
+        importlib.import_module(f"{name}.network")
 
 
 def _family_of(network: type) -> str | None:

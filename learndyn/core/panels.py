@@ -8,11 +8,11 @@ equations with this κ, which has entries within a panel: all nodes of a panel a
 import abc
 import copy
 import itertools
+import math
 from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import binom
 
 from learndyn.numerics.multistep import lagrange
 from learndyn.numerics.panels import PanelRule, radau, summed
@@ -31,7 +31,7 @@ FORGOTTEN = 10.0
 MEMORY = 3.0
 """The longest panel with decay, in units of the time after which weights forget. The forces of longer ones balance the
 decay within the panel, a loop through all layers that passes leave to the iteration; it then converges badly."""
-ALTERNATING = (-1.0) ** np.arange(9) * binom(8, np.arange(9)) / 2**8
+ALTERNATING = np.array([(-1) ** k * math.comb(8, k) for k in range(9)]) / 2**8
 """Weights of nine successive steps that leave what changes its sign at every step, and nearly nothing of a mode that is
 learnt at a rate below one half."""
 SINGLE = PanelRule(np.ones(1), np.zeros((1, 1)))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from learndyn.errors import ProblemError, nearest
-from learndyn.loading import load_theories
+from learndyn.loading import load_kinds
 from learndyn.problem.part import Check, Part
 
 
@@ -29,7 +29,7 @@ def part(*classes: type[Part], convert: Callable[[Any], Any] | None = None) -> C
 
 def kinds_of(*classes: type[Part]) -> dict[str, type[Part]]:
     """The concrete kinds below `classes`, by the names that a file may use."""
-    load_theories()  # they bring kinds of their own
+    load_kinds()
     kinds = {}
     for cls in classes:
         if cls.kind and not getattr(cls, "__abstractmethods__", None):

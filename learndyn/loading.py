@@ -1,9 +1,9 @@
 """Theories are imported when they are first needed: those of `learndyn.families`, then those of other packages.
 
 A family is a package in `learndyn.families`; its module `theories` registers its theories with the core, and its module
-`network` has the kinds of parts that problem files may name. Other packages name a module that registers theories in the
-entry-point group `learndyn.theories`. Importing all families takes seconds, and a network of a family has its theories
-there, so that problems with such a network need that family only.
+`network` has the kinds of parts that problem files may name. Other packages name a module that registers theories in
+the entry-point group `learndyn.theories`. Importing all families takes seconds, and a network of a family has its
+theories there, so that problems with such a network need that family only.
 """
 
 import importlib

@@ -20,7 +20,10 @@ def as_text(flags: dict[str, str]) -> str:
 
 
 def _known(flag: str) -> bool:
-    """Whether the installed XLA has a flag."""
+    """Whether the installed XLA has a flag: its name is a C string of the library.
+
+    Names of flags that are gone stand there, too, but within a description of messages, where no zero follows.
+    """
     package = importlib.util.find_spec("jaxlib")
     if package is None or package.origin is None:
         return False
@@ -30,5 +33,5 @@ def _known(flag: str) -> bool:
             library.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
         ):
-            return text.find(flag.encode()) >= 0
+            return text.find(flag.encode() + b"\0") >= 0
     return False

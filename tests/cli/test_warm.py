@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_an_unknown_theory_is_refused_by_name(learndyn):
 def test_a_flag_that_the_compiler_lacks_is_left_out():
     flags = xla_flags.QUICK_TO_COMPILE | {"xla_cpu_such_a_flag_is_not_there": "true"}
     assert xla_flags.as_text(flags) == xla_flags.as_text(xla_flags.QUICK_TO_COMPILE)
+
+
+def test_a_flag_that_is_gone_is_left_out_although_its_name_still_stands_in_the_library(
+    monkeypatch, tmp_path
+):
+    """Within a description of messages; the name of a flag that is there ends with a zero."""
+    (tmp_path / "libjax_common.so").write_bytes(b"R\x08xla_gone\x18\x01\0xla_here\0")
+    package = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(xla_flags.importlib.util, "find_spec", lambda name: package)
+    assert xla_flags.as_text({"xla_gone": "1", "xla_here": "2"}) == "--xla_here=2"
 
 
 def test_the_command_leaves_flags_of_the_user_alone(monkeypatch):

@@ -6,6 +6,7 @@ that it calls are equal, and so are the numbers, texts and arrays that they take
 
 import hashlib
 import inspect
+import tokenize
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +23,8 @@ def source_of(function: Callable) -> str:
     """The text of a function; empty if Python does not have it."""
     try:
         return inspect.getsource(function)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+        # Code that was executed as a text may name a file that holds something else.
         return ""
 
 

@@ -1,5 +1,6 @@
 """Panels of the right length: a limit to the end of its training, with a stated accuracy."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
@@ -16,6 +17,9 @@ L = TypeVar("L", bound=PanelledLimit)
 EXPLICIT, MEMORIES = 40, 20
 """Steps of gradient descent that are carried out one by one, until fast modes have died out. With momentum β they
 oscillate and fall as β^{t/2}, which panels with any number of nodes would damp too fast: so many times 1/(1 − β)."""
+OSCILLATING = 160
+"""The most steps of descent that are then carried out one by one, until oscillations of losses have died out. Training
+that still oscillates is at the edge of stability."""
 EXPONENT = 1 / 6
 """The error of a panel with three nodes is of sixth order in its length."""
 MOST_MOMENTUM = 0.96
@@ -118,7 +122,8 @@ def _oscillates(limit: PanelledLimit, tolerance: float) -> bool:
     last = len(limit.times) - 1
     if not limit.follows_steps(last) or limit.oscillation() <= tolerance / AT_ENDS:
         return False
-    if last > MOST_NODES:
+    single = sum(1 for _ in itertools.takewhile(lambda x: x.single, reversed(limit.panels)))
+    if single > explicit_steps(limit.momentum) + OSCILLATING:
         raise AtTheEdge(_at_the_edge(round(limit.end)))
     return True
 

@@ -325,10 +325,11 @@ class Panels(DeepLinearMethod):
     - `tolerance`: the relative accuracy of both losses; one that vanishes counts as a thousandth of its start at least.
       Default: 1e-5.
     - `responses`: whether to give the responses to the forces of recorded steps too, at most 40, without momentum. It
-      takes some ten nodes more for each. Default: False.
+      takes some ten or twenty nodes more for each. Default: False.
 
     For a dataset or the population. The first 40 steps of gradient descent, or 20/(1 − β) with momentum β ≤ 0.96, are
-    carried out one by one; training must not be at the edge of stability by then. Infinite depth is extrapolated from
+    carried out one by one, and up to 160 more while losses oscillate; training must not be at the edge of stability by
+    then. Infinite depth is extrapolated from
     finite depths, which costs some hundred times as much; of the layers, the first and the last are given.
     """
 

@@ -248,6 +248,10 @@ def _check(solutions: Sequence[object], log: str | None) -> None:
         if not isinstance(solution, Solution):
             raise LearndynError(f"cannot plot {shown(solution)}: it must be a Solution")
         axes.add(solution.axis)
+        if not solution.data.sizes[solution.axis]:
+            raise LearndynError(
+                f"nothing to plot: training diverged before any recorded {solution.axis}; see save_at"
+            )
     if len(axes) > 1:
         raise LearndynError("cannot plot solutions over time and over steps in one picture")
     if log not in (None, "", "x", "y", "xy"):

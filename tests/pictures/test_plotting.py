@@ -240,6 +240,11 @@ def test_what_cannot_be_plotted_is_refused_with_the_reason():
     numbers: Any = [1, 2]
     with pytest.raises(LearndynError, match="nothing to plot"):
         plot()
+    empty = Solution(
+        theory.data.isel(time=slice(0), time2=slice(0)), theory.problem, theory.evidence, 40
+    )
+    with pytest.raises(LearndynError, match="diverged before any recorded time"):
+        plot(empty)
     with pytest.raises(LearndynError, match="must be a Solution"):
         plot(numbers)
     with pytest.raises(LearndynError, match="did you mean 'test_loss'"):
